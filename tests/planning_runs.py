@@ -10,7 +10,7 @@ from typing import Any
 
 import tfcalc
 from tfcalc.hardware import named
-from tfcalc.timing.measured_runs import config_of, layout_of, stack_of
+from tfcalc.timing.measured_runs import Unusable, config_of, layout_of, stack_of
 from tfcalc.timing.rates import Machine, machine_of, rates_of
 from tfcalc.timing.step import Layouts, StepParts, StepTime
 from tfcalc.timing.work import ModelWork, work_of
@@ -36,12 +36,22 @@ def rows() -> tuple[Row, ...]:
 
 
 def timed() -> list[Row]:
-    """Those with a layout and a time, on a GPU whose rates are known."""
-    return [row for row in rows() if row["gpu"] in CARDS and "micro_batch" in row and "step_time_s" in row]
+    """Those with a layout that can be and a time, on a GPU whose rates are known."""
+    rates = (row for row in rows() if row["gpu"] in CARDS and "micro_batch" in row and "step_time_s" in row)
+    return [row for row in rates if not impossible(row)]
+
+
+def impossible(row: Row) -> str:
+    """Say why no GPUs can have run this layout, as ``calibrate`` does; nothing where they can."""
+    try:
+        layout(row)
+    except Unusable as reason:
+        return str(reason)
+    return ""
 
 
 def stack(row: Row) -> str:
-    """The software stack: DeepSpeed's of 2022 is Megatron's before fused attention, too."""
+    """The software stack."""
     return stack_of(row)
 
 

@@ -160,6 +160,11 @@ def spread(errors: Iterable[float | None]) -> Spread:
     return Spread(len(given), len(known), median(known), tenths[0], tenths[-1], close)
 
 
+def size_of(error: float | None) -> float | None:
+    """Return how far off it is, high or low."""
+    return None if error is None else abs(error)
+
+
 def report(found: Iterable[Compared]) -> Iterator[str]:
     """A line for each row, and the distribution of all errors."""
     found = list(found)

@@ -8,6 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import tfcalc
+from tfcalc.answers.serve import Serve
+from tfcalc.answers.serve_question import ServeQuestion
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, accelerators
 from tfcalc.model import Model
@@ -49,6 +51,8 @@ MINIMAX = {
 SERVED = ("served", "static", "llama-bench-tg")
 OFFLINE_ENGINE = "tensorrt-llm@1.1"
 """Engine of offline runs: their logs name TensorRT alone, of 2025."""
+ALL_AT_ONCE = 100_000
+"""Requests of an offline run, all of which are there from the beginning: any number of more than run says the same."""
 FEWEST = 8
 """Requests that a group of GPUs is to hold, so that it is one that somebody would serve with."""
 
@@ -163,26 +167,18 @@ class Offline:
         self.row, self.card = row, cards()[row["gpu"]]
         self.measured = float(row["tokens_per_second"])
 
-    def _group(self, tp: int) -> ServedModel:
+    def _on(self, tp: int) -> Serve:
         weights = "nvfp4" if "fp4" in self.card.peaks else "fp8"
-        load = Load(int(self.row["input"]), int(self.row["output"]))
-        plan = Serving(weights=weights, kv="fp8")
-        return ServedModel(model(self.row["model"]), plan, Sharing(tp), self.card, load, OFFLINE_ENGINE)
-
-    @cached_property
-    def group(self) -> ServedModel:
-        """The GPUs that share a copy of the model."""
-        found = map(self._group, (1, 2, 4, 8))
-        return next(of for of in found if of.holds and of.at_work >= FEWEST)
+        load = Load(int(self.row["input"]), int(self.row["output"]), ALL_AT_ONCE)
+        plan, gpus = Serving(weights=weights, kv="fp8"), int(self.row["gpus"])
+        of = model(self.row["model"])
+        return Serve(ServeQuestion(of, plan, self.card, gpus, Sharing(tp), load, OFFLINE_ENGINE))
 
     @property
     def estimate(self) -> float:
-        """Tokens per second, by the rates of its engine."""
-        by = engine_of(OFFLINE_ENGINE, self.card)
-        assert by is not None
-        running = self.group.running(self.group.most)
-        groups = int(self.row["gpus"]) // self.group.sharing.gpus
-        return float(groups * running / self.group.parts(running, by).seconds)
+        """Tokens per second that ``serve`` prints where all requests are there."""
+        found = map(self._on, (1, 2, 4, 8))
+        return float(next(one for one in found if one.of.holds and one.of.at_work >= FEWEST).at.rate.value)
 
 
 @cache

@@ -1,7 +1,8 @@
 """The generated tables of docs/accuracy.md: ``<!-- accuracy TABLE -->`` to ``<!-- end -->``.
 
 What was held against PyTorch is read where it is recorded: the exceptions in the tests that make the comparison, the
-errors in measured.csv, the recorded numbers in tests/oracle, the versions in .ci/torch.
+errors in measured.csv, the recorded numbers in tests/oracle, the versions in .ci/torch. Published steps of training are
+estimated anew (:mod:`tests.planning_runs`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 
+from tests import planning_runs
 from tests.verify.random_configs import load
 from tests.verify.test_against_transformers import NO_DEFAULT
 from tests.verify.test_flops_against_transformers import UNEQUAL
 from tfcalc.configs.config import model_types
 from tfcalc.configs.family import find
 from tfcalc.training.measured import MOST, errors
+from tools.fit_rates import kind
 
 LEAST_SHOWN = 5e-5
 """What two decimals of a percentage show."""
@@ -101,6 +104,31 @@ def recorded() -> Iterator[str]:
             yield f"| {files} | {', '.join(map(str, counts))} | {what} |"
 
 
+def steps() -> Iterator[str]:
+    """Seconds of published training steps: how far the estimate is off, by source and by class."""
+    yield "| source, or class of its band | steps | bias | mean | middle | nine of ten within |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    rows = planning_runs.timed()
+    found = [planning_runs.error(row) for row in rows]
+    for names in ([row["unit"] for row in rows], list(map(kind, rows)), ["all"] * len(rows)):
+        by: dict[str, list[float]] = {}
+        for name, error in zip(names, found, strict=True):
+            by.setdefault(name, []).append(error)
+        for name in sorted(by):
+            errors, sizes = by[name], sorted(map(abs, by[name]))
+            bias, mean = sum(errors) / len(errors), sum(sizes) / len(sizes)
+            ends = (sizes[place * len(sizes) // 10] for place in (5, 9))
+            shown = " | ".join(f"{100 * size:.1f}" for size in (mean, *ends))
+            yield f"| {name} | {len(sizes)} | {100 * bias:+.1f} | {shown} |"
+
+
+def impossible() -> Iterator[str]:
+    """Published steps that are left out, as no GPUs can have run their layout."""
+    for row in planning_runs.rows():
+        if "micro_batch" in row and (why := planning_runs.impossible(row)):
+            yield f"* {row['unit']}, {row['model']} on {row['n_gpus']:,} {row['gpu']}, {row['seq']:,} tokens: {why}."
+
+
 def _rows(path: Path) -> int:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
@@ -110,4 +138,12 @@ def _rows(path: Path) -> int:
     return sum(bool(line.strip()) and not line.startswith("#") for line in text.splitlines())
 
 
-TABLES = {"versions": versions, "summary": summary, "families": families, "alone": alone, "recorded": recorded}
+TABLES = {
+    "versions": versions,
+    "summary": summary,
+    "families": families,
+    "alone": alone,
+    "steps": steps,
+    "impossible": impossible,
+    "recorded": recorded,
+}

@@ -2,7 +2,8 @@
 
 Coordinate descent on the mean of |log(estimate / published)|, at most 0.6 for each run. A source counts by the root of
 its runs, so that a hundred runs of one cluster do not outweigh ten clusters. The band of a class is learned with whole
-sources left out: each source is estimated by rates fitted to all others.
+sources left out: each source is estimated by rates fitted to all others. Rates that no other source tells stay as they
+were (mixtures and B300 are Megatron-Bridge's alone), but for those that a stack has of its own.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def kind(row: Row) -> str:
     if row["arch"]["E"]:
         return "experts"
     plain = planning_runs.stack(row) == "megatron" and planning_runs.machine(row).generation in ("ampere", "hopper")
-    return "dense" if plain or planning_runs.stack(row) == "deepspeed" else "other"
+    return "dense" if plain or planning_runs.stack(row) in ("deepspeed", "megatron-2022") else "other"
 
 
 def report(rows: Sequence[Row], known: Tree) -> None:
@@ -153,12 +154,23 @@ def left_out(rows: Sequence[Row], known: Tree, rounds: int) -> dict[str, list[fl
     """Errors by class, each source by the rates of all others."""
     found: dict[str, list[float]] = defaultdict(list)
     for unit in dict.fromkeys(row["unit"] for row in rows):
-        without = Fit(known, [row for row in rows if row["unit"] != unit]).run(rounds)
+        others = [row for row in rows if row["unit"] != unit]
+        without = Fit(unseen(known, others), others).run(rounds)
         errors = [(row, planning_runs.error(row, without)) for row in rows if row["unit"] == unit]
         print(f"without {unit:30} {told([error for _, error in errors])}", flush=True)
         for row, error in errors:
             found[kind(row)].append(error)
     return found
+
+
+def unseen(known: Tree, rows: Sequence[Row]) -> Tree:
+    """Return the rates without those that a stack has of a generation which none of these runs had with it."""
+    seen = {(planning_runs.stack(row), planning_runs.machine(row).generation) for row in rows}
+    stacks = {
+        stack: {name: rate for name, rate in rates.items() if not isinstance(rate, dict) or (stack, name) in seen}
+        for stack, rates in known["stacks"].items()
+    }
+    return {**known, "stacks": stacks}
 
 
 def write(known: Tree) -> None:

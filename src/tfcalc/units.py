@@ -189,15 +189,21 @@ def short_bytes(number: float, system: str = "iec") -> str:
     return f"{size:,.{digits}f} {names[power - 1]}"
 
 
+HOURS = 7200
+"""Seconds from which a time is told in hours."""
+
+
 def short_seconds(seconds: float) -> str:
     """``43 ms``, ``1.7 s``.
 
-    >>> short_seconds(0.0431), short_seconds(1.72), short_seconds(0.00042)
-    ('43 ms', '1.7 s', '0.42 ms')
+    >>> short_seconds(0.0431), short_seconds(1.72), short_seconds(0.00042), short_seconds(0.0997), short_seconds(27_748)
+    ('43 ms', '1.7 s', '0.42 ms', '100 ms', '7.7 h')
     """
-    if seconds >= 1:
-        return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
-    return f"{1000 * seconds:,.2g} ms" if seconds < 0.1 else f"{1000 * seconds:,.0f} ms"
+    if seconds >= HOURS:
+        number, unit = seconds / 3600, "h"
+    else:
+        number, unit = (seconds, "s") if seconds >= 1 else (1000 * seconds, "ms")
+    return f"{number:,.2g} {unit}" if number < 99.5 else f"{number:,.0f} {unit}"  # 99.7 is 1e+02 in two digits
 
 
 def in_full(count: int, billion: str = "G") -> str:

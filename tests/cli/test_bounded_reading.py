@@ -222,6 +222,11 @@ def test_a_pattern_for_each_of_many_layers_names_it(quick: Quick, tmp_path: Path
 # --- what is typed
 
 
+def test_a_long_word_is_looked_at_once(tmp_path: Path) -> None:
+    """Whether a target is a formula was tried from each of its signs on, to its end."""
+    refused(run(tmp_path, "explain", "*" * 130_000 + "\n", "gpt2"), 2, "130,001 characters")
+
+
 @pytest.mark.parametrize(
     "text",
     [

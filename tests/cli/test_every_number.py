@@ -76,6 +76,7 @@ LINES = (
     "memory gpt2 --train --method grpo --max-prompt-length 8 --max-completion-length 8 --vllm-mode colocate --gpu h100",
     "memory gpt2 --train --method ppo --max-prompt-length 8 --max-completion-length 8",
     "overview gpt2",
+    "report gpt2 --layers 2 --seq 64",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pareto --micro-batch 1,2",
     "plan gpt2 --gpu h100 --global-batch-size 64 --seq 64 --tokens 1B --budget-days 1 --zero 1",
@@ -92,6 +93,7 @@ LINES = (
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
     "serve gpt2 --input 64 --output 16 --concurrency 4 --price 2 --slo tpot=9ms --curve",
     "serve mixtral-8x7b --gpu 2xh100 --floor",
+    "serve gpt2-xl --speculate 3@0.7 --draft-model gpt2 --input 64 --output 16",
     "serve bge-m3 --input 64 --concurrency 4 --price 2",
     "train gpt2 --tokens 1M --method dpo --seq 64 --gpu h100",
 )

@@ -26,6 +26,8 @@ WORKS = {
     "memory llama-3-8b --train --gpus 8 --cp 1": "GiB peak",
     "memory llama-3-8b --train --qlora True": "GiB peak",
     "memory llama-3-8b --train --qlora 16 --weights nf4": "GiB peak",
+    "serve llama-3.1-8b --gpu h100 --context 8k": "each user waits",
+    "serve llama-3.1-8b --gpu h100 --max-model-len 8k --users 8": "each user waits",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
@@ -40,7 +42,6 @@ ANSWERED = {
     "plan llama-3-8b": "add --gpu h100 --gpus 64",
     "diff --base main": "tfcalc diff main:config.json",
     "compare gpt2 gpt2-xl --gpu h100": "tfcalc fit MODEL --gpu NAME",
-    "serve gpt2 --gpu h100 --context 8k": "--input 7k --output 1k",
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
     "flops gpt2 --train --step-time 2": "add --mfu",

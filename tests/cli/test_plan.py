@@ -59,6 +59,22 @@ def test_a_measured_run_scales_all(quick: Quick) -> None:
     )
 
 
+def test_its_mfu_is_that_of_train_and_flops(quick: Quick) -> None:
+    """Source: Chowdhery et al. 2022 (arXiv 2204.02311), appendix B: 6 FLOPs of each weight of a product and token, and
+    12·n·h·l of attention, masked pairs counted. 5,000 tokens per second of Llama-3-8B on an H100 (989.4 TFLOP/s).
+    """
+    words = ("plan", "llama-3-8b", *ONE.split(), *RUN.split())
+    measured = ("--measured", "tp=4 pp=2: 5000 tok/s", "--json")
+    weights = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 4096 * 128256
+    mfu = 5000 * (6 * weights + 12 * 32 * 4096 * 4096) / 989.4e12
+    found = json.loads(quick(*words, *measured).stdout)
+    assert found["mfu"] == found["layouts"][0]["mfu"] == pytest.approx(mfu, rel=1e-3)
+    asked = ("--train", "--mfu", "--tokens-per-second", "5000", "--gpu", "h100", "--seq", "4096", "--json")
+    counted = json.loads(quick("flops", "llama-3-8b", *asked).stdout)
+    assert found["mfu"] == pytest.approx(counted["mfu"], rel=1e-9)
+    assert "MFU: masked pairs counted" in quick(*words, "--assumptions").stdout
+
+
 def test_the_first_is_the_fastest_that_fits(quick: Quick) -> None:
     """All that are listed fit, in the order of their seconds."""
     found = json.loads(
@@ -92,6 +108,7 @@ def test_llama_3_on_its_own_clusters(quick: Quick) -> None:
         ("--gpu 8xrtx-4090 --global-batch-size 64", "no training run on RTX-4090 is known"),
         ("--gpu 8xa100-80 --global-batch-size 64 --precision fp8", "no rate is known for fp8 on this GPU"),
         ("--gpu 8xh100 --gpus 16 --global-batch-size 64", "differ"),
+        ("--gpu 8xh100 --global-batch-size 64 --price 2", "has no effect without the tokens of a run; add --tokens"),
         ("--gpu 8xh100 --global-batch-size 64 --measured fast", "write it as 'tp=4 pp=8 vpp=5: 1633 tok/s'"),
     ],
 )
@@ -101,6 +118,12 @@ def test_what_cannot_be_planned_is_said_in_a_line(quick: Quick, words: str, told
     assert found.returncode == 2
     assert told in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+def test_a_short_model_is_planned_at_its_own_length(quick: Quick) -> None:
+    """GPT-2 has 1,024 positions (its config.json), fewer than the usual 4,096 tokens."""
+    found = quick("plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "64", "--json")
+    assert json.loads(found.stdout)["seq_len"] == 1024
 
 
 def test_what_fits_nowhere(quick: Quick) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tfcalc
 from tests.conftest import Quick
 
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
@@ -41,6 +43,30 @@ def test_floor_and_estimate(quick: Quick) -> None:
     assert found["estimate"]["usd_per_million_output_tokens"]["value"] == pytest.approx(cost)
     assert sum(found["estimate"]["parts_ms"].values()) == pytest.approx(token["value"])
     assert found["deployment"]["tp"] == 4
+
+
+def test_tokens_per_second_of_a_server_that_is_always_full() -> None:
+    """More requests than run add to the wait for room, and not to the rate: the rest of a step's time is prompts, one
+    for each answer. Before that the rate grows by no more than a request's share, as asymptotic bounds of closed
+    systems do (Denning and Buzen 1978).
+    """
+    base = tfcalc.serve("llama-3-8b", "h100", 1000, 100)
+    of = base.of
+    running = int(of.at_work)
+    assert 100 < running < of.most
+    rates = [base.point(size).rate for size in (1, running // 2, running - 1, running, running + 1, 2 * running, 10**6)]
+    for low, high in pairwise(rates):
+        assert all(a <= b * (1 + 1e-12) for a, b in zip(low, high, strict=True))
+    assert rates[4].value - rates[3].value <= 1.001 * rates[3].value / running
+    assert rates[5] == pytest.approx(rates[6])
+    full = base.point(10**6)
+    own = full.parts.seconds - full.parts.prompts
+    assert base.by is not None
+    prompts = running * of.among_others(running, base.by)
+    assert full.rate.value == pytest.approx(running * 100 / (100 * own + prompts))
+    assert full.rate.low < full.rate.value < full.rate.high <= full.floor_rate
+    assert full.floor_rate == pytest.approx(of.certain_capacity * 100 / 99 / full.floor_of_token.seconds)
+    assert full.first.value > base.point(10**5).first.value > 9 * base.point(10**4).first.value
 
 
 def test_the_floor_alone(quick: Quick) -> None:
@@ -208,6 +234,34 @@ def test_speculation(quick: Quick) -> None:
         assert parts["kernels"] * made >= alone["kernels"]
 
 
+def test_a_draft_model_takes_its_time(quick: Quick) -> None:
+    """Leviathan et al. 2022 (arXiv 2211.17192), theorem 3.8: where a guess takes c of the time of a token, tokens are
+    (1 - a^(n+1))/((1 - a)(nc + 1)) times as fast; here by their bytes. Its weights leave less room.
+    """
+    words = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--concurrency", "4")
+    plain, guess = (answer(quick, "serve", name, *words[2:]) for name in ("llama-3.1-70b", "llama-3.2-1b"))
+    free = answer(quick, *words, "--speculate", "4@0.7")
+    found = answer(quick, *words, "--speculate", "4@0.7", "--draft-model", "llama-3.2-1b")
+    ratio = guess["floor"]["tpot_bandwidth_ms"] / plain["floor"]["tpot_bandwidth_ms"]
+    faster = (1 - 0.7**5) / ((1 - 0.7) * (4 * ratio + 1))
+    assert plain["floor"]["tpot_ms"] / found["floor"]["tpot_ms"] == pytest.approx(faster, rel=1e-3)
+    one = guess["exact"]["weights_bytes_per_step"] + guess["exact"]["cache_bytes_per_step"]
+    assert found["exact"]["draft_bytes_per_step"] == 4 * one
+    assert found["exact"]["draft_flops_per_step"] == 4 * guess["exact"]["flops_per_step"]
+    assert free["exact"]["draft_bytes_per_step"] == 0
+    for name in ("weights_bytes", "cache_bytes_per_request"):
+        assert found["exact"][name] == plain["exact"][name] + guess["exact"][name]
+    assert found["exact"]["capacity_requests"] < free["exact"]["capacity_requests"]
+    for name in ("tpot_ms", "ttft_ms"):
+        assert free["estimate"][name]["value"] < found["estimate"][name]["value"]
+    parts, without = found["estimate"]["parts_ms"], free["estimate"]["parts_ms"]
+    made = found["traffic"]["tokens_per_step"]
+    kernels = without["kernels"] + 4 * guess["estimate"]["parts_ms"]["kernels"] / made
+    assert parts["kernels"] == pytest.approx(kernels)
+    assert parts["host"] == pytest.approx(without["host"])  # guesses are made within a step
+    assert "llama-3.2-1b" in found["deployment"]["draft_model"]
+
+
 def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     """Little's law: those at work are the rate times what each takes; one fewer would be served too slowly."""
     words = ("serve", "llama-3.1-70b", "--input", "2k", "--output", "500")
@@ -285,6 +339,14 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--floor", "--price", "2"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
+        (("gpt2", "--draft-model", "gpt2"), 2, "--speculate 3@0.7"),
+        (("gpt2", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
+        (("bge-m3", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
+        (("gpt2", "--gpu", "h200,b200"), 2, "GPUs of one kind"),
+        (("gpt2", "--context", "1k", "--output", "2k"), 2, "leaves nothing for a prompt"),
+        (("gpt2", "--context", "1k", "--input", "1k"), 2, "leaves nothing for an answer"),
+        (("gpt2", "--context", "1k", "--input", "1k", "--output", "1k"), 2, "is not --input 1,024"),
+        (("bge-m3", "--context", "1k", "--input", "512"), 2, "leave one of them out"),
         (("gpt2", "--gpu", "2xh100", "--for", "gpus"), 2, "take --gpu h100"),
         (("gpt2", "--tp", "2", "--for", "gpus"), 2, "has no effect with --for gpus"),
         (("vit-base-patch16-224",), 3, "does not generate text"),

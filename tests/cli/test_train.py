@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Quick
+from tests.laws.train_grid import CARDS, MODES, PRESETS, asked, drawn
 
 LORA = ("train", "llama-3-8b", "--lora", "16", "--tokens", "100M", "--gpu")
 
@@ -18,6 +19,22 @@ def test_the_first_line_has_hours_and_money(quick: Quick) -> None:
     assert line.startswith("FITS: 100M tokens in ")
     assert " hours (" in line
     assert line.endswith(" USD")
+
+
+@pytest.mark.long
+def test_presets_on_cards_answer_or_refuse_in_a_line() -> None:
+    """120 of the 1,200 questions of tests.laws.train_grid: each preset in full, by LoRA and by QLoRA, on three GPUs.
+
+    A band where runs on such a GPU are known; else a floor or a refusal that says why.
+    """
+    cases = list(drawn())
+    assert len(set(PRESETS)) == 40
+    assert {(case.preset, case.mode) for case in cases} == {(name, mode) for name in PRESETS for mode in MODES}
+    assert {(case.card, case.mode) for case in cases} == {(card, mode) for card in CARDS for mode in MODES}
+    kinds = {case: asked(case).kind for case in cases}
+    assert [case for case, kind in kinds.items() if kind == "NEITHER"] == []
+    with_band = {case.card for case, kind in kinds.items() if kind == "band"}
+    assert with_band == {"a100-40", "a100-80", "h100", "h200", "b200"}
 
 
 def test_a_card_without_a_peak_has_no_time_and_says_so(quick: Quick) -> None:

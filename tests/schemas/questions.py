@@ -67,6 +67,8 @@ FURTHER = (
     "fit gpt2 --seq 64 --gpus 2 --zero 2",
     "overview gpt2 --gpu t4",
     "gpus h100",
+    "report gpt2 --layers 2 --seq 64",
+    "report clip-vit-base-patch16 --layers 2",
     "fit llama-3-70b --serve --context 1k",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pp 2 --pareto",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --why 'pp2 hsdp2' pp2",

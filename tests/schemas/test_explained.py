@@ -33,6 +33,7 @@ LINES = [
     "plot gpt2 --seq 64,128",
     "gpus h100",
     "ranks gpt2",
+    "report gpt2",
     "serve llama-3-8b",
     "fit gpt2 --seq 64",
     "train gpt2 --tokens 1M --gpu a100-80 --precision bf16 --seq 64",

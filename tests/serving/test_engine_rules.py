@@ -105,7 +105,7 @@ def test_transformers_takes_its_own_cache_and_the_whole_card(quick: Quick) -> No
 
 def test_engines_are_dated_and_have_sources() -> None:
     newest = {name: each[0].version for name, each in engines().items()}
-    assert {"vllm": "0.24", "sglang": "0.5"}.items() <= newest.items()
+    assert {"vllm": "0.26", "sglang": "0.5"}.items() <= newest.items()
     assert newest.keys() == {"llama.cpp", "nim", "sglang", "tensorrt-llm", "transformers", "vllm"}
     assert all(one.sources and one.dated >= "2025" for each in engines().values() for one in each)
     with pytest.raises(UsageError, match="did you mean vllm"):
@@ -113,7 +113,7 @@ def test_engines_are_dated_and_have_sources() -> None:
 
 
 def test_a_version_has_the_newest_rules_up_to_it() -> None:
-    asked = {"vllm@0.19.0": "0.10", "vllm@0.9": "0.10", "vllm@7": "0.24", "vllm@nightly": "0.24", "trtllm@1.0": "1.2"}
+    asked = {"vllm@0.19.0": "0.10", "vllm@0.25.1": "0.24", "vllm@nightly": "0.26", "trtllm@1.0": "1.2"}
     assert {text: engine(text).version for text in asked} == asked
 
 
@@ -121,7 +121,7 @@ def test_the_command_line_prints_the_lines_of_the_log(quick: Quick) -> None:
     words = ("memory", "llama-3.1-70b", "--serve", "--gpu", "4xh100", "--engine", "vllm")
     profile = ("--profiled", "1.30GiB", "--nontorch", "0.90GiB")
     said = quick(*words, *profile).stdout
-    assert "vllm 0.24 would log: Available KV cache memory: " in said
+    assert "vllm 0.26 would log: Available KV cache memory: " in said
     found = json.loads(quick(*words, *profile, "--json").stdout)["engine"]
     # 0.92 of the card less 32.89 GiB, 1.3 and 0.9; a token takes 80 layers of 2 heads on each GPU
     assert found["available_bytes"] == pytest.approx(0.92 * found["card_bytes"] - (32.89 + 2.2) * GIB, rel=1e-3)

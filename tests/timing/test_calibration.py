@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,14 @@ from tests import planning_runs
 from tests.planning_runs import Row
 from tests.schemas.questions import ROOT
 from tfcalc.cli.commands.calibrate import described
+from tfcalc.errors import BadFile
 from tfcalc.timing.calibration import Calibration, parts, solved
+from tfcalc.timing.estimate import CALIBRATED, band_of
 from tfcalc.timing.measured_runs import MeasuredRun, read_runs
 from tfcalc.timing.rates import table
+from tfcalc.timing.rates_file import read_rates, written
+
+NEMO = "NeMo long sequence"
 
 
 @cache
@@ -126,6 +132,40 @@ def test_rows_that_are_no_runs_are_left_out_with_a_reason() -> None:
     assert not runs
     assert {one.why for one in left_out} >= {"no time"}
     assert len(left_out) == len(rows) == 22
+
+
+def test_sequences_that_are_too_few_for_the_copies_are_left_out() -> None:
+    """1,024 GPUs with tp 4 and cp 16 are 16 copies, of which each would have a quarter of a sequence."""
+    (row,) = (row for row in planning_runs.rows() if (row["unit"], row["seq"], row["gpu"]) == (NEMO, 2**20, "B200"))
+    runs, (left_out,) = read_runs([("here", row)], described)
+    assert not runs
+    assert left_out.why.startswith("4 sequences are too few for 16 copies of the model")
+
+
+def test_sequence_parallelism_is_read() -> None:
+    """As the row says; without a word with all stacks but DeepSpeed's."""
+    row = next(row for row in planning_runs.timed() if row["tp"] > 1 and row["sp"])
+    bare = {name: value for name, value in row.items() if name != "sp"}
+    found = [
+        read_runs([("here", {**bare, "framework": framework, **said})], described)[0][0].at.sequence_parallel
+        for framework in ("Megatron-LM", "Megatron-DeepSpeed")
+        for said in ({}, {"sp": True}, {"sp": False})
+    ]
+    assert found == [True, True, False, False, True, False]
+    with pytest.raises(BadFile, match="sp 'yes' is no flag"):
+        read_runs([("here", {**bare, "sp": "yes"})], described)
+
+
+def test_rates_that_a_stack_has_of_its_own_are_calibrated_too(tmp_path: Path) -> None:
+    """Megatron-LM of 2022 on A100 half as fast: the file that is written brings the steps to where they were."""
+    runs = [run._replace(seconds=2 * run.seconds) for run in runs_of("Korthikanti 2022 Table 5")]
+    calibration = Calibration(runs)
+    file = tmp_path / "rates.toml"
+    band = band_of("ampere", "megatron-2022", experts=False)._replace(kind=CALIBRATED)
+    file.write_text(written(calibration.rates_table, band, "8 runs"), encoding="utf-8")
+    again = Calibration(runs, read_rates(str(file)).table)
+    assert again.before == pytest.approx(calibration.after, rel=1e-4)
+    assert sum(again.errors(again.before)) / len(runs) < 0.05
 
 
 def test_published_runs_are_read_as_they_are_fitted() -> None:

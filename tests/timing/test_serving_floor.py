@@ -1,11 +1,10 @@
-"""The floor of a served model: sums by hand, the scaling book's exercises, and what GPUs share."""
+"""The floor of a served model: sums by hand, and what GPUs share. Others' examples: serving/test_worked_examples.py."""
 
 from __future__ import annotations
 
 import pytest
 
 import tfcalc
-from tfcalc.configs.published import HFModel
 from tfcalc.core.traced import value_of
 from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Serving
@@ -36,34 +35,6 @@ def test_by_hand() -> None:
     first = served("llama-3-8b", Load(length, 10)).floor_of_prompt(1)
     assert first.seconds == pytest.approx((products + pairs) / 989.4e12)
     assert first.name == "compute"
-
-
-def test_of_the_scaling_book() -> None:
-    """Llama-2-13B in bf16 at 8,192 tokens on 8 v5e of 8.2e11 B/s (the scaling book, on inference), milliseconds of a
-    step; and with 8 heads of keys. Its weights are 26 GB, the table among them.
-    """
-    card = named("tpuv5e")[0]._replace(bandwidth=8.2e11, link=0.0)
-    published = tfcalc.load("llama-2-13b")
-    assert isinstance(published, HFModel)
-    batches = (1, 8, 16, 32, 64, 240)
-    for kv_heads, printed in (
-        (40, (4.98, 12.13, 20.30, 36.65, 69.33, 249.09)),
-        (8, (4.17, 5.60, 7.23, 10.50, 17.04, 52.99)),
-    ):
-        model = tfcalc.from_config({**published.data, "num_key_value_heads": kv_heads})
-        of = ServedModel(model, Serving(weights="bf16", kv="bf16"), Sharing(tp=8), card, Load(8191, 2))
-        one = 8 * of.token.cached
-        assert one == 8192 * 40 * 2 * kv_heads * 128 * 2
-        for batch, milliseconds in zip(batches, printed, strict=True):
-            seconds = (26e9 + batch * value_of(one)) / (8 * 8.2e11)
-            assert 1000 * seconds == pytest.approx(milliseconds, rel=2e-3)
-
-
-def test_of_rooflines() -> None:
-    """AIConfigurator's roofline at 8,192 tokens on an H100: 191.23 tokens/s of Llama 2 7B, 208.16 of Llama 3 8B."""
-    for name, printed in (("llama-2-7b", 191.23), ("llama-3-8b", 208.16)):
-        of = served(name, Load(8191, 2))
-        assert 1 / of.floor_of_token(1).seconds == pytest.approx(printed, rel=1e-3)
 
 
 def test_gpus_share_what_they_can() -> None:

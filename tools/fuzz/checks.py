@@ -105,7 +105,9 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["quiz"], ["why"], ["solve"], ["design"], ["budget"], ["check-budget"])
+MAY_SAY_NO = [
+    [name] for name in ("verify", "check", "explain", "quiz", "why", "solve", "design", "budget", "check-budget")
+]
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:

@@ -145,7 +145,7 @@ def _written(stream: io.TextIOWrapper) -> bytes:
 def alone(argv: list[str], *, stdin: bytes = b"", env: dict[str, str] | None = None) -> float:
     """Seconds of the processor's that the same takes in a process of its own, as people run it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    with suppress(subprocess.TimeoutExpired, ValueError):  # ValueError: what no process can be given
+    with suppress(subprocess.TimeoutExpired, ValueError, OSError):  # the latter two: what no process can be given
         subprocess.run(
             [sys.executable, "-m", "tfcalc", *argv],
             input=stdin,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_keys import (
     COLUMNS,
@@ -22,6 +23,7 @@ from tfcalc.answers.plan_question import PlanQuestion, modules_again
 from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
+from tfcalc.model import default_run
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
@@ -102,7 +104,7 @@ class Plan(OneLayout):
     tokens_per_second = number("of all GPUs", ratio("tokens_per_step", over=("step_seconds",)))
     tokens_per_second_per_gpu = number("of a GPU", ratio("tokens_per_second", over=("gpus",)))
     mfu = number(
-        "model FLOPs utilisation: visible pairs of attention, nothing recomputed, dense 16-bit peak",
+        "model FLOPs utilisation: all pairs of attention, nothing recomputed, dense 16-bit peak",
         lambda plan: plan.case.mfu(plan.step_seconds),
         found("FLOPs per token times tokens per second and GPU, over the dense 16-bit peak"),
     )
@@ -244,7 +246,7 @@ class Plan(OneLayout):
             f"{machine.nic / GIGA:,.4g} GB/s of each GPU to others (links.csv)"
         )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
-        yield f"MFU: attention of visible pairs, no recomputation, dense 16-bit peak {machine.peak / TERA:,.5g} TFLOP/s"
+        yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {machine.peak / TERA:,.5g} TFLOP/s"
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
@@ -395,7 +397,7 @@ def plan(
         sequences: sequences of a step, of all GPUs.
         seq_len: tokens of a sequence; by default as many as the model usually trains on.
         tokens: tokens of the whole run, for days and dollars.
-        stack: whose code runs: megatron, fsdp or deepspeed.
+        stack: whose code runs: megatron, fsdp, deepspeed or megatron-2022.
         precision: number format of the matrix products.
         checkpointing: none, full or selective; by default none and full are tried.
         recompute_modules: modules that backward runs again, as Megatron-core names them: core_attn, mlp, moe, …
@@ -431,7 +433,7 @@ def plan(
             card=named(name)[0],
             gpus=counted,
             sequences=sequences,
-            length=int(model.usual_length if seq_len is None else seq_len),
+            length=int(default_run(model).seq_len if seq_len is None else seq_len),
             fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
             stack=one_of("stack", stack, dict.fromkeys(STACKS)),
             precision=precision,

@@ -202,9 +202,16 @@ class PlanCase:
         """Return the tokens per second of a GPU."""
         return self.question.tokens_per_step / seconds / self.question.gpus
 
+    @cached_property
+    def flops_of_all_pairs(self) -> float:
+        """FLOPs of a training step per token, masked pairs counted, as ``flops`` and ``train`` have them."""
+        length = self.question.length
+        every = Workload(seq_len=length, phase="train", attention="full", recompute="none")
+        return work_of(self.question.model, length, self.question.model.tree(every)).flops
+
     def mfu(self, seconds: float) -> float:
-        """Model FLOPs utilisation: visible pairs of attention, nothing recomputed, of the dense 16-bit peak."""
-        return self.work.flops * self.rate(seconds) / self.machine.peak
+        """Model FLOPs utilisation: all pairs of attention, nothing recomputed, of the dense 16-bit peak."""
+        return self.flops_of_all_pairs * self.rate(seconds) / self.machine.peak
 
     # --- a layout that was written
 

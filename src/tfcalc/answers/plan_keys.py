@@ -192,7 +192,7 @@ class ListedLayout(Record):
         found("tokens of a step over its seconds and GPUs"),
     )
     mfu = number(
-        "model FLOPs utilisation",
+        "model FLOPs utilisation: all pairs of attention, nothing recomputed, dense 16-bit peak",
         lambda listed: listed.case.mfu(listed.seconds),
         found("FLOPs per token times tokens per second and GPU, over the dense 16-bit peak"),
     )

@@ -49,7 +49,7 @@ class PlanQuestion(NamedTuple):
         sequences: sequences of a step, of all GPUs.
         length: tokens of a sequence.
         fixed: values of the axes that were given.
-        stack: whose code runs: megatron, fsdp or deepspeed.
+        stack: whose code runs: megatron, fsdp, deepspeed or megatron-2022.
         precision: number format of the products.
         domain: GPUs with fast links among them, where it is not the card's own number.
         nic: bytes per second of a GPU to other nodes, where it is not the usual.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
-from tfcalc.answers.serve_base import ServedAnswer
+from tfcalc.answers.serve_base import ServedAnswer, rate_in_words
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -17,15 +17,17 @@ from tfcalc.answers.serve_question import (
     Limits,
     ServeChange,
     ServeQuestion,
+    card_of,
     changes,
     options_of,
     sharing_of,
 )
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import parse_gpu
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
+from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
     Key,
     Record,
@@ -49,6 +51,7 @@ from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
     AS_OTHERS,
+    NO_DRAFT,
     OWN,
     WIDENED,
     Bounds,
@@ -58,6 +61,7 @@ from tfcalc.timing.served import (
     Load,
     ServedModel,
     TokenSeconds,
+    banded,
 )
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes, short_seconds
@@ -101,17 +105,19 @@ class ServedAt:
     @cached_property
     def token(self) -> Guess:
         """Estimate of a token."""
-        return self._guess(first=False)
+        assert self.by is not None
+        return self._banded(self.parts.seconds, self.floor_of_token, first=False)
 
     @cached_property
     def first(self) -> Guess:
         """Estimate of the first token."""
-        return self._guess(first=True)
+        assert self.by is not None
+        return self._banded(self.of.first_token(self.requests, self.by), self.floor_of_first, first=True)
 
-    def _guess(self, *, first: bool) -> Guess:
+    def _banded(self, seconds: float, floor: Bounds, *, first: bool) -> Guess:
         assert self.by is not None
         band, version = self.answer.band(first=first), "" if self.answer.own else self.answer.version
-        return self.of.guess(self.requests, self.by, band, first=first, version=version)
+        return banded(seconds, floor, self.by, band, version)
 
     @cached_property
     def parts(self) -> TokenSeconds:
@@ -119,28 +125,36 @@ class ServedAt:
         assert self.by is not None
         return self.of.parts(self.requests, self.by)
 
-    @property
+    @cached_property
     def rate(self) -> Guess:
         """Tokens per second of all replicas."""
-        ends = (("value", "value"), ("high", "high"), ("low", "low"))
-        return Guess(*(self.rate_at(getattr(self.first, a), getattr(self.token, b)) for a, b in ends))
+        assert self.by is not None
+        of, requests = self.of, self.requests
+        first = self._banded(of.first_of_running(requests, self.by), self.floor_of_first, first=True)
+        full = self._banded(of.token_of_full(requests, self.by), self.floor_of_token, first=False)
+        groups = self.concurrency / requests
+        ends = zip(first, self.token, full, strict=True)
+        value, low, high = (groups * of.rate(requests, *each) for each in ends)
+        return Guess(value, high, low)
 
     @property
     def rate_of_gpu(self) -> float:
         """Tokens per second of a GPU."""
         return float(self.rate.value / self.answer.question.gpus)
 
-    def rate_at(self, first: float, token: float) -> float:
-        """Tokens per second, where requests follow each other: each takes this long."""
-        answer = self.answer.question.load.answer
-        seconds = first + (answer - 1) * token
-        return self.concurrency * answer / seconds if seconds else 0.0
-
     @property
     def floor_rate(self) -> float:
-        """Tokens per second that are never exceeded."""
-        rate, between = self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds), self.floor_between
-        return min(rate, self.answer.decoding * self.answer.question.load.answer / between) if between else rate
+        """Tokens per second that are never exceeded: each request takes its floor, and caches of no more have room."""
+        load, token = self.answer.question.load, self.floor_of_token.seconds
+        seconds = self.floor_of_first.seconds + (load.answer - 1) * token
+        rates = [self.concurrency * load.answer / seconds] if seconds else [0.0]
+        further = (load.answer - 1) * token
+        if further and not load.static:
+            most = self.answer.decoding * max(1, self.of.certain_capacity)
+            rates.append(most * load.answer / further)
+        if self.floor_between:
+            rates.append(self.answer.decoding * load.answer / self.floor_between)
+        return float(min(rates))
 
     @property
     def seconds_of_request(self) -> float:
@@ -218,6 +232,10 @@ class DeploymentKeys(Record):
     engine_version = text("its version; empty where none was said", lambda one: one.version)
     weights = text("number format of the weights", lambda one: one.of.traffic.recipe.format.name)
     kv = text("number format of the cache", lambda one: one.of.plan.kv)
+    draft_model = text(
+        "the model that guesses tokens; empty where none was said",
+        lambda one: one.question.guesser.summary if one.question.guesser else "",
+    )
 
 
 class TrafficKeys(Record):
@@ -258,6 +276,12 @@ class ExactKeys(Record):
     )
     cache_bytes_per_step = integer("bytes of the cache that it reads and writes", lambda one: one.step_cache, FOLD)
     flops_per_step = integer("FLOPs of its matrix products", lambda one: one.step_flops, FOLD)
+    draft_bytes_per_step = integer(
+        "bytes that a draft model moves to guess the tokens of a step; 0 without one",
+        lambda one: one.guessed_bytes,
+        FOLD,
+    )
+    draft_flops_per_step = integer("FLOPs of guessing them; 0 without one", lambda one: one.guessed_flops, FOLD)
     prefill_bytes = integer("bytes that reading a prompt moves", lambda one: value_of(one.of.prompt.least_bytes), FOLD)
     prefill_flops = integer("FLOPs of reading a prompt", lambda one: value_of(one.of.prompt.flops), FOLD)
     experts_touched = optional_record(
@@ -574,9 +598,12 @@ class Serve(ServedAnswer):
     def of(self) -> ServedModel:
         """The model on the GPUs of a replica."""
         question = self.question
-        return ServedModel(
-            question.model, question.plan, question.sharing, question.card, question.load, question.engine
-        )
+        where = question.sharing, question.card
+        guesser = None
+        if question.guesser is not None:
+            load = question.load._replace(draft=NO_DRAFT)
+            guesser = ServedModel(question.guesser, question.plan, *where, load, question.engine)
+        return ServedModel(question.model, question.plan, *where, question.load, question.engine, guesser)
 
     def _shared(self, sharing: Sharing) -> ServedModel | None:
         """The model shared in another way; None where it cannot be."""
@@ -739,6 +766,23 @@ class Serve(ServedAnswer):
         return self.in_a_step * value_of(self.of.token.flops)
 
     @property
+    def guessed_bytes(self) -> int:
+        """Bytes that guessing the tokens of a step moves."""
+        if self.of.guesser is None:
+            return 0
+        step = self.of.guesser.token
+        weights = value_of(step.least_weights - step.gathered)
+        each = weights + self.in_a_step * value_of(step.gathered + step.cached + step.written)
+        return self.question.load.draft.tokens * each
+
+    @property
+    def guessed_flops(self) -> int:
+        """FLOPs of guessing them."""
+        if self.of.guesser is None:
+            return 0
+        return self.question.load.draft.tokens * self.in_a_step * value_of(self.of.guesser.token.flops)
+
+    @property
     def experts(self) -> tuple[ChosenExperts, int] | None:
         """Routing of the layers with most experts, and the tokens of a step."""
         routings = self.of.token.routings
@@ -788,9 +832,15 @@ class Serve(ServedAnswer):
             yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
         draft = self.question.load.draft
         if draft.tokens:
-            yield f"{draft.tokens} tokens guessed, {draft.made:.3g} made in a step; the time of the draft is not in it"
+            yield f"{draft.tokens} tokens guessed, {draft.made:.3g} made in a step; {self._guessed_by()}"
         if self.price is not None:
             yield f"{self.price.typical:,.2f} USD a GPU hour, {self.price.origin}"
+
+    def _guessed_by(self) -> str:
+        model = self.question.guesser
+        if model is None:
+            return "the time of the draft itself is not in it (--draft-model)"
+        return f"{model.summary} guesses them one after another, on the same GPUs"
 
     def _room_in_words(self) -> str:
         rules, sharing = self.of.rules, self.question.sharing
@@ -807,7 +857,8 @@ class Serve(ServedAnswer):
             floor = (
                 f"at least {short_seconds(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
             )
-            told = f"{floor}, and {short_seconds(self.at.floor_of_first.seconds)} for the first"
+            first = short_seconds(self.at.floor_of_first.seconds)
+            told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
@@ -855,6 +906,9 @@ class Serve(ServedAnswer):
             ["cache", Bytes(self.step_cache), None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
             ["products", None, Short(self.step_flops), f"{MILLI * at.floor_of_token.compute:,.3g}"],
         ]
+        if self.guessed_bytes:
+            seconds = f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"
+            rows.append(["draft", Bytes(self.guessed_bytes), Short(self.guessed_flops), seconds])
         if at.floor_of_token.link:
             rows.append(["sums over GPUs", None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
         columns = [
@@ -864,6 +918,28 @@ class Serve(ServedAnswer):
             Column("ms at peak"),
         ]
         return self._sheet(columns, rows if self.of.holds else [], *self._notes())
+
+    def chart(self) -> Chart:
+        """Tokens per second over requests at once: by the estimate with its band, or by the floor, at most.
+
+        Raises UsageError where not even one request fits.
+        """
+        if not self.of.holds:
+            raise UsageError("there is no curve: the model does not fit", "give a larger GPU, or more of them")
+        floor = Curve("at most", tuple((one.concurrency, one.floor_rate) for one in self.points))
+        curves: tuple[Curve, ...] = (floor,)
+        if self.by is not None:
+            rates = [(one.concurrency, one.rate) for one in self.points]
+            band = tuple((rate.low, rate.high) for _, rate in rates)
+            curves = (Curve("estimate", tuple((users, rate.value) for users, rate in rates), band), floor)
+        return Chart(
+            title=f"{self.heading}: tokens per second",
+            x="requests at once",
+            y="tokens per second, all GPUs",
+            unit="tokens/s",
+            length=False,
+            curves=curves,
+        )
 
     def _curve(self) -> Sheet:
         rows: list[list[Cell]] = [
@@ -931,7 +1007,7 @@ class Serve(ServedAnswer):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
         draft = self.question.load.draft
         if draft.tokens:
-            yield f"A step makes {draft.made:.3g} tokens of each request; the time of the draft itself is not in it"
+            yield f"A step makes {draft.made:.3g} tokens of each request; {self._guessed_by()}"
         longest = self.question.model.longest
         if isinstance(longest, int) and self.question.load.longest > longest:
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
@@ -1089,6 +1165,7 @@ def serve(
     static: bool = False,
     disaggregated: tuple[int, int] | None = None,
     draft: tuple[int, float] = (0, 0.0),
+    draft_model: Model | str | None = None,
     ttft: float | None = None,
     tpot: float | None = None,
     price: float | None = None,
@@ -1117,6 +1194,7 @@ def serve(
         static: one batch, read at once; nothing comes in between.
         disaggregated: groups of GPUs that read prompts, and groups that make tokens.
         draft: tokens that are guessed for each step, and the part of them that is accepted, of 1.
+        draft_model: the model that guesses them, one after another on the same GPUs; without one that takes no time.
         ttft: seconds that a first token may take.
         tpot: seconds that any other token may take.
         price: US dollars for a GPU and an hour; by default a dated list.
@@ -1153,6 +1231,8 @@ def serve(
         check_least(what, size, 1)
     if draft[0] < 0 or not 0 <= draft[1] <= 1:
         raise UsageError(f"a draft of {draft} is no tokens with their acceptance", "write (3, 0.7)")
+    if draft_model is not None and not draft[0]:
+        raise UsageError("a draft model guesses no tokens where none are said", "say them: --speculate 3@0.7")
     count, name = parse_gpu(gpu)
     apart = None if disaggregated is None else Disaggregated(*disaggregated)
     sharing, gpus = sharing_of(count, tp=tp, pp=pp, dp=dp, ep=ep, groups=1 if apart is None else apart.groups)
@@ -1160,7 +1240,7 @@ def serve(
     question = ServeQuestion(
         model_of(model),
         Serving(weights=asked.weights, kv=asked.kv),
-        named(name)[0],
+        card_of(name),
         gpus,
         sharing,
         Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
@@ -1173,6 +1253,7 @@ def serve(
         fewest=fewest,
         rate=rate,
         runs=runs,
+        guesser=None if draft_model is None else model_of(draft_model),
     )
     return served(question if tp is not None else question.divided())
 

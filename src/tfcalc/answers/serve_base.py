@@ -16,3 +16,12 @@ class ServedAnswer(Answer):
 
     model = text("the model", lambda answer: answer.question.model.summary)
     fits = boolean("whether it fits: with one request, or with all that are read at once", lambda answer: answer.holds)
+
+
+def rate_in_words(number: float) -> str:
+    """Write requests or tokens per second: ``5.63``, ``46,123``.
+
+    >>> rate_in_words(5.634), rate_in_words(46123.4)
+    ('5.63', '46,123')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"

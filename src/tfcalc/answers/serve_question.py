@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import accelerators
+from tfcalc.hardware import accelerators, named
 from tfcalc.placed.served import splits
 from tfcalc.plans import Serving
+from tfcalc.printable import quoted
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import Load
 from tfcalc.timing.serving import Sharing, engine_of
@@ -24,6 +25,17 @@ INPUT, OUTPUT = 1024, 256
 """Tokens of a prompt and of an answer, where it is not said."""
 EIGHT_BITS = "fp8"
 """Format of weights and cache that is proposed, on cards that multiply in it."""
+
+
+def card_of(name: str) -> Accelerator:
+    """Return the accelerator of a name. Raises UsageError for several, and where its bandwidth is not known."""
+    if "," in name:
+        raise UsageError("serve asks about GPUs of one kind", f"take one of {quoted(name)}, and ask again")
+    card = named(name)[0]
+    if not card.bandwidth:
+        fact = f"{quoted(name)} says how much memory a card has, and no bandwidth follows from it"
+        raise UsageError(fact, "name the card: --gpu rtx-4090; or ask what fits: tfcalc memory MODEL --serve")
+    return card
 
 
 class Limits(NamedTuple):
@@ -56,6 +68,7 @@ class ServeQuestion(NamedTuple):
         fewest: the fewest GPUs that serve the requests are asked for, however many there are.
         rate: requests that come each second, in the place of the number of those that are at work.
         runs: runs of one's own, to which the engine's rates are fitted.
+        guesser: the model that guesses tokens; without one that takes no time.
     """
 
     model: Model
@@ -73,6 +86,7 @@ class ServeQuestion(NamedTuple):
     fewest: bool = False
     rate: float = 0.0
     runs: ServedRuns | None = None
+    guesser: Model | None = None
 
     @property
     def replicas(self) -> int:

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
-from tfcalc.answers.serve_base import ServedAnswer
-from tfcalc.answers.serve_question import INPUT
+from tfcalc.answers.serve_base import ServedAnswer, rate_in_words
+from tfcalc.answers.serve_question import INPUT, card_of
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import parse_gpu
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
@@ -211,7 +211,7 @@ class ServedReading(ServedAnswer):
             each = f"weights and {q.concurrency:,} requests take {short_bytes(self.memory)}"
             room = f"room for {self.capacity:,}" if self.capacity else "not one has room"
             return f"CANNOT: {each}, {q.card.name} has {short_bytes(self.room)}; {room}"
-        rates = f"{_rate(self.rate)} requests/s, {_rate(self.rate * q.prompt)} tokens/s"
+        rates = f"{rate_in_words(self.rate)} requests/s, {rate_in_words(self.rate * q.prompt)} tokens/s"
         cost = "" if self.cost is None else f", {self.cost:,.2g} USD per million tokens at least"
         return f"no more than {rates}, by {self.bounds.name}; {short_seconds(self.seconds)} at least{cost}"
 
@@ -250,15 +250,6 @@ class ServedReading(ServedAnswer):
             see_also=("--concurrency 32", "--assumptions", "--json", "memory --serve"),
             assumptions=tuple(self.assumed()),
         )
-
-
-def _rate(number: float) -> str:
-    """``5.63``, ``46,120``.
-
-    >>> _rate(5.634), _rate(46123.4)
-    ('5.63', '46,123')
-    """
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def serve_reading(
@@ -309,7 +300,7 @@ def serve_reading(
     if asked.shared:
         raise UsageError("a model that writes nothing on several GPUs is copied", "say how many with gpu alone")
     question = ReadingQuestion(
-        loaded, Serving(weights=asked.weights), named(name)[0], count, prompt, concurrency, price, prices
+        loaded, Serving(weights=asked.weights), card_of(name), count, prompt, concurrency, price, prices
     )
     answer = ServedReading(question)
     assert answer.weights_read  # what cannot be read is refused now

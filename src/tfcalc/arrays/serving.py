@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import model_of
-from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT
+from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, card_of
 from tfcalc.arrays import WITHOUT_NUMPY
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.hardware import named
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel
 from tfcalc.timing.serving import Sharing, engine_of
@@ -113,7 +112,7 @@ def serve_points(
         raise UsageError("a size below 1", "give sizes of 1 and more")
     if int((flat[0] + flat[1]).max()) > LONGEST:
         raise UsageError(f"requests of more than {LONGEST:,} tokens", "ask for them one by one: tfcalc.serve")
-    asked, loaded, card = plan or Serving(), model_of(model), named(gpu)[0]
+    asked, loaded, card = plan or Serving(), model_of(model), card_of(gpu)
     found = ServedPoints(np.zeros(count, dtype=bool), *(np.full(count, np.nan) for _ in ServedPoints._fields[1:]))
     layouts, place = np.unique(np.stack(flat[3:], axis=1), axis=0, return_inverse=True)
     for index, layout in enumerate(layouts):
@@ -130,8 +129,7 @@ def serve_points(
 
 def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: Accelerator, engine: str) -> None:
     """Write what is known of the points of a block, whose load has arrays."""
-    load = served.load
-    at = load.concurrency
+    at = served.load.concurrency
     fits = np.broadcast_to(served.holds, block.shape)
     found.fits[block] = fits
 
@@ -146,7 +144,7 @@ def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: A
     if by is None or served.reads_source or not served.machine.joins(served.sharing.tp):
         return
     token = np.maximum(served.parts(at, by).seconds, floors[0])
-    first = np.maximum(served.first_token(at, by), floors[1])
     write(found.token, token)
-    write(found.first, first)
-    write(found.rate, at * load.answer / (first + (load.answer - 1) * token))
+    write(found.first, np.maximum(served.first_token(at, by), floors[1]))
+    first = np.maximum(served.first_of_running(at, by), floors[1])
+    write(found.rate, served.rate(at, first, token, np.maximum(served.token_of_full(at, by), floors[0])))

@@ -44,6 +44,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--dp", "--data-parallel-size", "-dp"),
         **_as("--concurrency", "--max-num-seqs"),
         **_as("--kv", "--kv-cache-dtype"),
+        **_as("--draft-model", "--speculative-model"),
         "--quantization": Meaning(("--weights",), words=WEIGHTS),
     },
     "SGLang": {
@@ -55,6 +56,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--concurrency", "--max-running-requests"),
         **_as("--max-num-batched-tokens", "--chunked-prefill-size"),
         **_as("--block-size", "--page-size"),
+        **_as("--draft-model", "--speculative-draft-model-path"),
     },
     "TensorRT-LLM and TGI": {
         **_as("--concurrency", "--max-batch-size", "--max-concurrent-requests"),
@@ -66,6 +68,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
     "llama.cpp": {
         **_as("--context", "--ctx-size", "-c"),
         **_as("--ngl", "--gpu-layers", "-ngl"),
+        **_as("--draft-model", "--model-draft"),
     },
     "transformers, TRL, peft": {
         **_as("--batch", "--per-device-train-batch-size", "--train-batch-size"),
@@ -171,7 +174,7 @@ OF_COMMAND = {
     "memory": {"--max": "--budget", "--module": OWN_MODULE},
     "params": {"--budget": "--max", "--module": OWN_MODULE},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--module": OWN_MODULE},
-    "serve": {"--context": "a request is --input N tokens and --output N more: --input 7k --output 1k"},
+    "serve": {"--seq": "--context", "--batch": "--concurrency"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "

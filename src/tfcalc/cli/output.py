@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from tfcalc.cli.messages import columns, say
 from tfcalc.cli.options import Option
@@ -43,18 +46,50 @@ def deliver(text: str | bytes | Iterable[str], settings: Settings, *, commands: 
         for piece in chain(pieces, "\n"):
             say(piece)
         return
+    write_file(target, text if isinstance(text, bytes) else chain(pieces, "\n"))
+
+
+def write_file(target: str, content: bytes | Iterable[str]) -> None:
+    """Write a file that is whole at every moment: the old one, until the new one is complete.
+
+    Raises UsageError where it cannot be written, and leaves the old one as it is.
+    """
     try:
-        if isinstance(text, bytes):
-            with open(target, "wb") as file:
-                file.write(text)
-        else:
-            with open(target, "w", encoding="utf-8") as written:
-                written.writelines(chain(pieces, "\n"))
+        with _beside(target) as file:
+            for piece in (content,) if isinstance(content, bytes) else content:
+                file.write(piece if isinstance(piece, bytes) else piece.encode())
     except BrokenPipeError:
         pass  # the program at the other end of a named pipe has seen enough
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no file can be called so"
         raise UsageError(f"cannot write {quoted(target)}: {why}", "name a file that can be written: -o FILE") from None
+
+
+@contextmanager
+def _beside(target: str) -> Iterator[BinaryIO]:
+    """Open a file beside the target, which takes its place at the end.
+
+    A pipe and a device are written themselves, and so is a file in a folder that takes no other.
+    """
+    place = os.path.realpath(target)
+    before = os.stat(place) if os.path.exists(place) else None
+    if before and not (stat.S_ISREG(before.st_mode) and os.access(os.path.dirname(place), os.W_OK)):
+        with open(place, "wb") as file:
+            yield file
+        return
+    if before and not os.access(place, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    new = f"{place}.{os.getpid()}.new"
+    try:
+        with open(new, "xb") as file:
+            yield file
+        if before:
+            os.chmod(new, stat.S_IMODE(before.st_mode))
+        os.replace(new, place)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 def _written(answer: Answered, settings: Settings) -> str:

@@ -17,7 +17,7 @@ NARROWEST = 40
 MARKERS = "*+xo#%@&=~"
 """One for each curve, so that colour carries no meaning."""
 CROSS = "X"
-TICKS = 5
+TICKS, FEW = 5, 2
 RULERS = {"x": ("x", "lower"), "y": ("y", "left")}
 PLAIN = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")
 
@@ -61,6 +61,8 @@ def ticks(numbers: Sequence[float], *, by_factors: bool, doubles: bool = False) 
 
     >>> ticks([1024, 2048, 4096], by_factors=True), ticks([0, 95], by_factors=False)
     ([1024, 2048, 4096], [0, 20, 40, 60, 80])
+    >>> ticks([1, 3, 40, 90, 354, 5000], by_factors=True), ticks([3, 4, 5, 6, 7, 90], by_factors=True)
+    ([1, 10, 100, 1000], [5, 10, 20, 50])
     >>> ticks([1024, 4096, 10000], by_factors=False, doubles=True)
     [2048, 4096, 6144, 8192]
     """
@@ -74,11 +76,20 @@ def ticks(numbers: Sequence[float], *, by_factors: bool, doubles: bool = False) 
         size: float = 2 ** ceil(log2(high / TICKS))
         return [size * place for place in range(ceil(low / size), floor(high / size) + 1)]
     if by_factors:
-        step = (high / low) ** (1 / (TICKS - 1))
-        return [low * step**place for place in range(TICKS)]
+        return _round_factors(low, high)
     if low == high:
         return [low]
     rough = (high - min(low, 0) if low < 0 else high) / TICKS
     unit = 10 ** floor(log10(rough))
     step = next(unit * size for size in (1, 2, 5, 10) if unit * size >= rough)
     return [step * place for place in range(ceil(low / step), floor(high / step) + 1)]
+
+
+def _round_factors(low: float, high: float) -> list[float]:
+    """Powers of ten between the ends, some of them where there are many; 1, 2 and 5 times these where there are few."""
+    exponents = range(floor(log10(low)), ceil(log10(high)) + 1)
+    powers = [10**each for each in exponents if low <= 10**each <= high]
+    if len(powers) > FEW:
+        return powers[:: ceil(len(powers) / TICKS)]
+    finer = [unit * 10**each for each in exponents for unit in (1, 2, 5) if low <= unit * 10**each <= high]
+    return finer if FEW <= len(finer) <= TICKS + 1 else finer[:: ceil(len(finer) / TICKS)] or [low, high]

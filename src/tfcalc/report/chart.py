@@ -1,20 +1,24 @@
-"""Curves before they have a format: what a terminal and a file draw."""
+"""Pictures before they have a format: curves, bars of parts, and a whole divided into its parts."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfcalc.units import short, short_bytes, short_tokens
+from tfcalc.units import short, short_bytes, short_seconds, short_tokens
 
 DECADES = 30
 """Of positive numbers so many times apart, equal steps would show the largest alone."""
 
 
 class Curve(NamedTuple):
-    """Points from left to right, under a ``label``; empty where there is but one curve."""
+    """Points from left to right, under a ``label``; empty where there is but one curve.
+
+    An estimate has a ``band``: the lowest and the highest that it may be, at each point.
+    """
 
     label: str
     points: tuple[tuple[int, float], ...]
+    band: tuple[tuple[float, float], ...] = ()
 
 
 class Mark(NamedTuple):
@@ -26,7 +30,10 @@ class Mark(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Curves over one size; the ``unit`` is params, flops, bytes or share, a ``length`` is in tokens."""
+    """Curves over one size; a ``length`` is in tokens.
+
+    The ``unit`` is params, flops, bytes, share, seconds, or another word.
+    """
 
     title: str
     x: str
@@ -41,7 +48,8 @@ class Chart(NamedTuple):
     def numbers(self) -> tuple[list[int], list[float]]:
         """Numbers of each axis, sorted."""
         points = [point for curve in self.curves for point in curve.points]
-        return sorted({x for x, _ in points}), sorted({y for _, y in points})
+        ends = {end for curve in self.curves for both in curve.band for end in both}
+        return sorted({x for x, _ in points}), sorted({y for _, y in points} | ends)
 
     @property
     def logarithmic(self) -> tuple[bool, bool]:
@@ -56,6 +64,63 @@ class Chart(NamedTuple):
 
     def told_y(self, value: float) -> str:
         """``16.1 GiB``, ``1.2T``, ``42 %``."""
-        if self.unit == "share":
+        return amount(value, self.unit, self.units)
+
+
+class Bars(NamedTuple):
+    """A bar for each of the ``rows``, made of sizes of the ``parts``, which are named once for all bars."""
+
+    title: str
+    parts: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[int, ...]], ...]
+    unit: str = "bytes"
+    units: str = "iec"
+
+    def told(self, value: float) -> str:
+        """``16.1 GiB``."""
+        return amount(value, self.unit, self.units)
+
+
+class Portion(NamedTuple):
+    """A part of a whole, with its own ``parts``; ``kind`` says what it is, ``path`` where it is in the JSON."""
+
+    label: str
+    kind: str
+    value: int
+    path: str = ""
+    parts: tuple[Portion, ...] = ()
+
+
+class Divided(NamedTuple):
+    """A ``whole``, divided into its parts, these into theirs, down to the last."""
+
+    title: str
+    whole: Portion
+    unit: str
+    units: str = "iec"
+
+    def told(self, value: float) -> str:
+        """``8.03B`` parameters, ``16.1 GiB``."""
+        return amount(value, self.unit, self.units)
+
+
+Picture = Chart | Bars | Divided
+
+
+def amount(value: float, unit: str, units: str = "iec") -> str:
+    """An amount as people say it.
+
+    >>> amount(2**30, "bytes"), amount(0.5, "share"), amount(8e9, "params"), amount(0.0065, "seconds")
+    ('1.00 GiB', '50 %', '8B', '6.5 ms')
+    """
+    match unit:
+        case "share":
             return f"{100 * value:.0f} %"
-        return short_bytes(value, self.units) if self.unit == "bytes" else short(round(value))
+        case "bytes":
+            return short_bytes(value, units)
+        case "seconds":
+            return short_seconds(value)
+        case "params":
+            return short(round(value), billion="B")
+        case _:
+            return short(round(value))

@@ -59,6 +59,7 @@ DECLARED = {
     "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
     "ranks": ("answers.ranks:RanksAnswer",),
+    "report": ("cli.commands.report:ModelReport",),
     "shapes": ("answers.shapes:Shapes",),
     "explain": (
         "report.explanation:Explained",

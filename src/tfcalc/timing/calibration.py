@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -233,14 +234,16 @@ class Calibration:
         found: dict[str, Any] = {
             "generations": {one: dict(self.known["generations"][one]) for one in self._sections("generations")},
             "machine": {"scale": 1.0, **self.known["machine"]},
-            "stacks": {one: dict(self.known["stacks"][one]) for one in self._sections("stacks")},
+            "stacks": {one: deepcopy(self.known["stacks"][one]) for one in self._sections("stacks")},
         }
         for name, factor in self.fit.factors.items():
             constant = self.by_name[name]
             kind, _, of = constant.section.partition(".")
             section = found[kind][of] if of else found[kind]
+            in_its_place = [rates[of] for rates in found["stacks"].values() if kind == "generations" and of in rates]
             for rate, power in constant.rates.items():
-                section[rate] = bounded(rate, section[rate] * math.exp(power * factor))
+                for one in (section, *(rates for rates in in_its_place if rate in rates)):
+                    one[rate] = bounded(rate, one[rate] * math.exp(power * factor))
         return found
 
     def _sections(self, kind: str) -> Iterator[str]:

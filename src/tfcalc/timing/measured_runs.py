@@ -15,7 +15,6 @@ from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.files import check_plain, whole_number
 from tfcalc.hardware import named
 from tfcalc.printable import quoted
-from tfcalc.timing.numbers import larger
 from tfcalc.timing.rates import FP4, FP8, STACKS, machine_of
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
@@ -33,17 +32,22 @@ MOST_MODELS = 50
 LARGEST_NUMBER, LARGEST_SIZE = 10**9, 10**6
 FORMATS = ("bf16", "fp16", *FP8, *FP4)
 CHECKPOINTING = ("none", "full", "selective")
-OF_2022 = ("2022", "2023", "DeepSpeed")
-"""Words of frameworks before fused attention: those of DeepSpeed and Megatron-LM in these years."""
+OF_DEEPSPEED = ("DeepSpeed", "NeMo-Megatron 2023")
+"""Frameworks that took as long as Megatron-DeepSpeed of 2022: NeMo's of 2023 trained a model of 175B parameters on 64
+A100 at three quarters of the speed that Megatron-LM of 2022 had on as many."""
+OF_2022 = ("Megatron-LM 2021", "Megatron-LM 2022")
+"""Megatron-LM before fused attention."""
 
 
 class RowKey(NamedTuple):
-    """A key of a row: its kind (``count``, ``number``, ``text``, ``list`` or ``object``), and what it says."""
+    """A key of a row: its kind (``count``, ``number``, ``flag``, ``text``, ``list``, ``object``), and what it says."""
 
     kind: str
     meaning: str
 
 
+KINDS: Mapping[str, type[Any]] = {"text": str, "object": dict, "flag": bool}
+"""Types of what is neither a number nor a list."""
 KEYS = {
     "model": RowKey("text", "a preset, where neither config nor arch describes the model"),
     "config": RowKey("object", "the model as its config.json"),
@@ -69,6 +73,7 @@ KEYS = {
     "hsdp_shard": RowKey("count", "GPUs over which FSDP shards, where it is not all"),
     "micro_batch": RowKey("count", "sequences at once on a copy of the model"),
     "global_batch": RowKey("number", "sequences of a step, of all GPUs"),
+    "sp": RowKey("flag", "sequence parallelism, with tensor parallelism [true, false with the stack deepspeed]"),
     "seq": RowKey("count", "tokens of a sequence"),
     "recompute": RowKey("text", f"checkpointing: {', '.join(CHECKPOINTING)} [none]"),
     "recompute_modules": RowKey(
@@ -83,7 +88,7 @@ KEYS = {
 """What is read of a row, with the default in brackets."""
 REMARKS = {
     *("id", "unit", "source", "ref", "name", "note", "status", "derived", "hidden", "convention", "oom", "hsdp"),
-    *("dp", "sp", "mfu", "hfu", "tflops_per_gpu", "peak_memory_gib", "memory_kind", "offload_activations"),
+    *("dp", "mfu", "hfu", "tflops_per_gpu", "peak_memory_gib", "memory_kind", "offload_activations"),
 }
 """Further keys of published rows, about what is not fitted."""
 
@@ -188,9 +193,8 @@ def check_row(row: Row, place: str, keys: Mapping[str, RowKey] = KEYS) -> None:
         if key.kind == "list":
             check_modules(value, place)
             continue
-        if key.kind in ("text", "object"):
-            kind: type[Any] = str if key.kind == "text" else dict
-            if not isinstance(value, kind):
+        if key.kind in KINDS:
+            if not isinstance(value, KINDS[key.kind]):
                 raise BadFile(f"{place}: {name} {quoted(value)} is no {key.kind}", f"it is {key.meaning}")
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -266,8 +270,10 @@ def stack_of(row: Row) -> str:
     if row.get("stack") in STACKS:
         return str(row["stack"])
     framework = row.get("framework") or ""
-    if any(word in framework for word in OF_2022):
+    if any(word in framework for word in OF_DEEPSPEED):
         return "deepspeed"
+    if any(word in framework for word in OF_2022):
+        return "megatron-2022"
     return "fsdp" if "FSDP" in framework else "megatron"
 
 
@@ -290,12 +296,22 @@ def step_seconds(row: Row) -> float:
 
 
 def layout_of(row: Row, stack: str, place: str = "") -> Layouts:
-    """Return the row's layout; as many copies as its GPUs make. Raises BadFile where they do not divide."""
+    """Return the row's layout; as many copies as its GPUs make.
+
+    Raises BadFile where they do not divide, Unusable where a step has fewer sequences than its copies need.
+    """
     tp, pp, cp = (int(row.get(name) or 1) for name in ("tp", "pp", "cp"))
     shared, gpus = tp * pp * cp, int(row["n_gpus"])
     if gpus % shared:
         raise BadFile(f"{place}: {gpus:,} GPUs are not divisible by tp {tp}, pp {pp}, cp {cp}", "check n_gpus")
     copies = gpus // shared
+    batches = row["global_batch"] / (copies * row["micro_batch"])
+    if batches < 1:
+        raise Unusable(
+            f"{row['global_batch']:,} sequences are too few for {copies:,} copies of the model, which {gpus:,} GPUs"
+            f" make with tp {tp}, pp {pp}, cp {cp}, and micro-batches of {row['micro_batch']:,}"
+        )
+    sequence_parallel = row.get("sp")
     kind = row.get("recompute")
     zero = row.get("zero")
     experts = (row.get("arch") or {}).get("E")
@@ -308,12 +324,12 @@ def layout_of(row: Row, stack: str, place: str = "") -> Layouts:
         etp=int(row.get("etp") or (tp if experts else 1)),
         dp=copies,
         micro_batch=int(row["micro_batch"]),
-        batches=larger(1, row["global_batch"] / (copies * row["micro_batch"])),
+        batches=batches,
         zero=int(zero) if zero is not None else 3 if stack == "fsdp" else 1,
         shards=row.get("hsdp_shard"),
         again=float(kind == "full"),
         modules=tuple(row.get("recompute_modules") or selected(kind or "none")),
-        sequence_parallel=stack != "deepspeed",
+        sequence_parallel=stack != "deepspeed" if sequence_parallel is None else bool(sequence_parallel),
     )
 
 

@@ -133,7 +133,9 @@ def _flaws_of(section: object, known: Mapping[str, Any], called: str) -> Iterato
         yield f"{called} does not have the rates {', '.join(known)}"
         return
     for name, value in section.items():
-        if isinstance(known[name], bool):
+        if isinstance(known[name], Mapping):
+            yield from _flaws_of(value, known[name], f"{called}.{name}")
+        elif isinstance(known[name], bool):
             if value is not known[name]:
                 yield f"{called}.{name} {quoted(value)} is not {str(known[name]).lower()}"
         elif not _number(value) or not 0 < value <= (1 if name in SHARES else MOST_RATE):
@@ -155,10 +157,15 @@ def written(table_: Mapping[str, Any], band: ErrorBand, fitted_on: str) -> str:
         )
         for name, section in sections.items():
             lines += ["", f"[{name}]", *_lines(section)]
+            for generation, rates in section.items():
+                if isinstance(rates, Mapping):
+                    lines += ["", f"[{name}.{generation}]", *_lines(rates)]
     return "\n".join(lines) + "\n"
 
 
 def _lines(section: Mapping[str, Any]) -> Iterator[str]:
     for name, value in section.items():
+        if isinstance(value, Mapping):
+            continue
         told = json.dumps(value) if isinstance(value, str | bool | int) else f"{value:.6g}"
         yield f"{name} = {told}"

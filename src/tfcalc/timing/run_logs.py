@@ -139,6 +139,7 @@ def _megatron(lines: list[str]) -> Row:
         row["precision"] = (
             "fp8" if said.get("fp8", "None") not in ("None", "False") else "fp16" if true("fp16") else "bf16"
         )
+        row["sp"] = true("sequence_parallel")
         row["zero"] = 1 if deepspeed or true("use_distributed_optimizer") else 0
     return row
 

@@ -148,6 +148,10 @@ class Bounds(NamedTuple):
         """Name of the largest."""
         return max(zip(self, self._fields, strict=True))[1]
 
+    def after(self, other: Bounds, times: float) -> Bounds:
+        """Return those of this step and of another one before it, which runs ``times`` times."""
+        return Bounds(*(one + times * more for one, more in zip(self, other, strict=True)))
+
 
 class Guess(NamedTuple):
     """Seconds, from ``low`` to ``high``."""
@@ -177,12 +181,22 @@ class TokenSeconds(NamedTuple):
 
 
 class ServedModel:
-    """A model on GPUs of one kind that share it in one way."""
+    """A model on GPUs of one kind that share it in one way.
+
+    Where tokens are guessed, ``guesser`` is the model that does so, on the same GPUs; without one that takes no time.
+    """
 
     def __init__(
-        self, model: Model, plan: Serving, sharing: Sharing, card: Accelerator, load: Load, engine: str = AS_OTHERS
+        self,
+        model: Model,
+        plan: Serving,
+        sharing: Sharing,
+        card: Accelerator,
+        load: Load,
+        engine: str = AS_OTHERS,
+        guesser: ServedModel | None = None,
     ) -> None:
-        self.model, self.sharing, self.card = model, sharing, card
+        self.model, self.sharing, self.card, self.guesser = model, sharing, card, guesser
         self.rules = rules_of(engine)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
@@ -210,7 +224,10 @@ class ServedModel:
 
     @cached_property
     def weights(self) -> int:
-        """Bytes of weights of the GPU that has most."""
+        """Bytes of weights of the GPU that has most, and of the model that guesses on it."""
+        return self._own_weights() + (self.guesser.weights if self.guesser else 0)
+
+    def _own_weights(self) -> int:
         if self.sharing.gpus == 1:
             alone, recipe = self.traffic.decoded(1, self.typical), self.traffic.recipe
             return value_of(alone.total(bytes_held)) + value_of(buffers_of(alone, recipe).total(bytes_held))
@@ -230,7 +247,8 @@ class ServedModel:
     def cache_of_request(self) -> Many:
         """Bytes of the cache of one request at its end, on a GPU."""
         step = self.traffic.decode(1, self.load.longest)
-        return -(-whole(step.stored) // self.sharing.pp)
+        guessed = self.guesser.cache_of_request if self.guesser else 0
+        return -(-whole(step.stored) // self.sharing.pp) + guessed
 
     @cached_property
     def room(self) -> int:
@@ -246,7 +264,8 @@ class ServedModel:
     @cached_property
     def cache_on_average(self) -> Many:
         """Bytes of the cache of one request at its average length, on a GPU."""
-        return -(-whole(self.token.stored) // self.sharing.pp)
+        guessed = self.guesser.cache_on_average if self.guesser else 0
+        return -(-whole(self.token.stored) // self.sharing.pp) + guessed
 
     @cached_property
     def most(self) -> int:
@@ -320,11 +339,14 @@ class ServedModel:
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
         made = self.load.draft.made
-        return Bounds(
+        found = Bounds(
             moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits) / made,
             self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
         )
+        if self.guesser is None:
+            return found
+        return found.after(self.guesser.floor_of_token(running), self.load.draft.tokens / made)
 
     def floor_of_prompt(self, concurrency: Many) -> Bounds:
         """Return what no first token is faster than: of one prompt, or of all of a static batch."""
@@ -333,11 +355,12 @@ class ServedModel:
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
         tokens = requests * whole(step.tokens)
-        return Bounds(
+        found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits),
             larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
         )
+        return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)
 
     @cached_property
     def handed_over(self) -> Many:
@@ -390,21 +413,26 @@ class ServedModel:
         return larger(1, smaller(smaller(concurrency, self.at_work), self.most))
 
     def parts(self, concurrency: Many, by: EngineRates) -> TokenSeconds:
-        """Seconds of a token, part by part."""
+        """Seconds of a token, part by part; those of the tokens that are guessed are in them."""
         running = self.running(concurrency)
-        requests = self._in_a_step(running)
-        kernels = self.kernels(self.token, requests)
-        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
+        kernel, reduced, launched = self._step(running, by)
+        if self.guesser is not None:
+            pairs = zip((kernel, reduced, launched), self.guesser._step(running, by), strict=True)
+            kernel, reduced, launched = (one + self.load.draft.tokens * more for one, more in pairs)
         host = by.host + by.request * running / self.sharing.dp
         others: Many = 0.0
         if not self.load.static and self.load.apart is None:
             of_a_copy = running / self.sharing.dp
             share = (of_a_copy - 1) / larger(1, self.load.answer) * (0.5 if by.waves else 1.0)
             others = larger(0.0, share) * self.among_others(running, by)
-        made = self.load.draft.made
-        times = by.of_tokens / made
-        kernel, launched = step_seconds(kernels, by), launches(self.layers, by)
+        times = by.of_tokens / self.load.draft.made
         return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
+
+    def _step(self, running: Many, by: EngineRates) -> tuple[Many, Many, Many]:
+        """Seconds of a step of these requests: its kernels, sums over GPUs, launches."""
+        requests = self._in_a_step(running)
+        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
+        return step_seconds(self.kernels(self.token, requests), by), reduced, launches(self.layers, by)
 
     @cached_property
     def read_at_once(self) -> int:
@@ -422,14 +450,23 @@ class ServedModel:
         return self.reading(count, by) / count
 
     def reading(self, prompts: Many, by: EngineRates) -> Many:
-        """Seconds to read prompts together."""
+        """Seconds to read prompts together, by the model that guesses as well."""
         kernels = self.kernels(self.prompt, prompts)
         tokens = prompts * whole(self.prompt.tokens)
         reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
-        return prompt_seconds(kernels, self.layers, reduced, by)
+        guessed = 0.0 if self.guesser is None else self.guesser.reading(prompts, by)
+        return prompt_seconds(kernels, self.layers, reduced, by) + guessed
 
     def first_token(self, concurrency: Many, by: EngineRates) -> Many:
-        """Seconds to the first token."""
+        """Seconds to the first token; of more requests than have room, the answers that end before it, too."""
+        found, running = self.first_of_running(concurrency, by), self.running(concurrency)
+        waiting = larger(0, concurrency - running)
+        if self.load.static or not greatest(waiting):
+            return found
+        return found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
+
+    def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
+        """Seconds from when a request has room to its first token."""
         pp, base = self.sharing.pp, by.of_prompts * by.first
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
@@ -440,16 +477,11 @@ class ServedModel:
         of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
         each = self.among_others(running, by)
         if by.waves:
-            found = base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
-        else:
-            token = self.parts(concurrency, by).seconds
-            busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
-            before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
-            found = base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
-        waiting = larger(0, concurrency - running)
-        if greatest(waiting):
-            found = found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
-        return found
+            return base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
+        token = self.parts(concurrency, by).seconds
+        busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
+        before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
+        return base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
 
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
@@ -464,6 +496,29 @@ class ServedModel:
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
 
+    # --- tokens per second
+
+    def token_of_full(self, concurrency: Many, by: EngineRates) -> Many:
+        """Seconds of a token where another request takes the room of each that ends: all prompts are in them."""
+        parts = self.parts(concurrency, by)
+        if self.load.static or self.load.apart is not None:
+            return parts.seconds
+        running = self.running(concurrency)
+        prompts = running / self.sharing.dp / larger(1, self.load.answer) * self.among_others(running, by)
+        return parts.seconds - parts.prompts + prompts
+
+    def rate(self, concurrency: Many, first: Many, token: Many, of_full: Many) -> Many:
+        """Tokens per second of requests that follow each other.
+
+        Each takes this long to its ``first`` token once it has room, and to any other ``token`` (Little's law). Where
+        more are there than run, what happens before one has room is in the time of others, and a group makes a token of
+        each that runs in the seconds ``of_full``. The smaller rate is the bound of a closed system: Denning and Buzen
+        1978 (10.1145/356733.356735).
+        """
+        answer = self.load.answer
+        users = concurrency * answer / (first + (answer - 1) * token)
+        return users if self.load.static else smaller(users, self.running(concurrency) / of_full)
+
     def band(self, *, first: bool) -> ServingBand:
         """Return the band of a token, or of the first one."""
         if first:
@@ -474,7 +529,12 @@ class ServedModel:
 
     def guess(self, concurrency: Many, by: EngineRates, band: ServingBand, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
-        low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
         floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)
-        return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)
+        return banded(seconds, floor, by, band, version)
+
+
+def banded(seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "") -> Guess:
+    """Return estimated seconds with their band, never below the floor."""
+    low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
+    return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)

@@ -7,6 +7,7 @@
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
                base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not,
                where all that it waits for is at most (C − 1) · t_b
+    rate       min(C · osl / (first + (osl − 1) · token), R / (step + R/osl · t_b)), where R of C requests have room
 
 ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, ν, host, base and q
 are an engine's (serving_rates.toml). f is another for tokens, for prompts, and for the experts that prompts are sent

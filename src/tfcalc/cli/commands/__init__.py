@@ -52,6 +52,7 @@ _BY_SECTION = {
         "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), out of reach (4).",
         "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
         "models": "List the presets and the supported model types.",
+        "report": "Everything about a model on one page: a file to send, with charts and the origin of each number.",
         "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
         "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
     },

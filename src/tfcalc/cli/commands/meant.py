@@ -45,7 +45,7 @@ WHOLES = {
 }
 """Quantities in the place of a part, in small letters without spaces: those of the whole model."""
 
-FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|.*[²³^*·+].*")
+FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|[^²³^*·+]*[²³^*·+].*")
 """A formula, and no name of a part: it begins with a number, or has a power or a sign."""
 
 

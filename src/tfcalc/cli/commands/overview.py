@@ -41,10 +41,10 @@ def answer(settings: Settings) -> Overview:
 
     model = settings.model()
     workload = settings.fill(default_run(model))
-    return overview(model, workload, settings.conventions(), asked=_as_typed(settings), gpu=settings.get("gpu"))
+    return overview(model, workload, settings.conventions(), asked=as_typed(settings), gpu=settings.get("gpu"))
 
 
-def _as_typed(settings: Settings) -> str:
+def as_typed(settings: Settings) -> str:
     """The model and its options, as they are written in the commands that an overview names."""
     words = [settings.model_name] if settings.model_name else []
     for option in (*READ_AS, *MODEL_FIELDS, *EDITS):

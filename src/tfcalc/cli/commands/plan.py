@@ -16,6 +16,7 @@ from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
+from tfcalc.model import default_run
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, Values, WrittenLayout
 from tfcalc.timing.rates import STACKS
@@ -173,6 +174,8 @@ def answer(settings: Settings) -> PlanAnswer:
         if question.tokens is None:
             raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
         return plan.plan_in_days(question)
+    if question.tokens is None:
+        settings.refuse(("price",), "without the tokens of a run", {}, "add --tokens 15T")
     return plan.planned(question)
 
 
@@ -197,7 +200,7 @@ def _question(settings: Settings) -> PlanQuestion:
     if days is not None and (counted > 1 or "gpus" in settings.given):
         raise UsageError(f"--budget-days finds the number of GPUs, and {gpus:,} are given", "leave one of them out")
     model = settings.model()
-    length = int(settings.get("seq_len") or model.usual_length)
+    length = int(settings.get("seq_len") or default_run(model).seq_len)
     rates = rates_of_file(settings)
     stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.serve import serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.answers.serve_reading import ServedReading, serve_reading
+from tfcalc.catalog import load
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
@@ -49,6 +50,12 @@ LOAD = (
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
+    Option(
+        "draft_model",
+        ("--draft-model",),
+        "the model that guesses them, on the same GPUs [default: guessing takes no time]",
+        offers="models",
+    ),
     Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s", front=True),
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
@@ -82,10 +89,23 @@ RUNS = Option(
 )
 OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_ANSWERS = (
-    *("prefix", "speculate", "rate", "disaggregate", "static", "engine", "slo", "fewest", "curve", "calibrate"),
+    *(
+        "prefix",
+        "speculate",
+        "draft_model",
+        "rate",
+        "disaggregate",
+        "static",
+        "engine",
+        "slo",
+        "fewest",
+        "curve",
+        "calibrate",
+    ),
 )
 """Options of models that write text."""
 OF_PLAN = ("weights", "kv", "concurrency")
+CONTEXT = "tokens of a request in all, prompt and answer, in the place of --input or of --output"
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
@@ -100,7 +120,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
     count = _gpus(settings, count)
     apart = disaggregated(settings.get("disaggregate", ""))
     if apart is not None:
-        settings.refuse(("static", "fewest"), "with --disaggregate", {})
+        settings.refuse(("static", "fewest", "draft_model"), "with --disaggregate", {})
     rate = requests_per_second(settings.get("rate", ""))
     if rate:
         settings.refuse(("concurrency", "static", "fewest", "floor"), "with --rate", {})
@@ -114,8 +134,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
     return serve(
         model,
         f"{count}x{name}",
-        settings.get("input_tokens", INPUT),
-        settings.get("output_tokens", OUTPUT),
+        *lengths(settings.get("context"), settings.get("input_tokens"), settings.get("output_tokens")),
         settings.get("concurrency", 1),
         tp=settings.get("tensor_parallel"),
         pp=settings.get("pipeline_parallel", 1),
@@ -127,6 +146,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
         static=bool(settings.get("static")),
         disaggregated=apart,
         draft=draft(settings.get("speculate", "")),
+        draft_model=guesser(settings),
         ttft=ttft,
         tpot=tpot,
         price=settings.get("price"),
@@ -145,15 +165,41 @@ def _reading(settings: Settings, model: Model) -> ServedReading:
     written = ("output_tokens",) if settings.get("output_tokens") else ()
     settings.refuse((*layout, *written, *OF_ANSWERS, "kv"), "where nothing is written", {})
     count, name = parse_gpu(settings.get("gpu", "h100"))
+    context, prompt = settings.get("context"), settings.get("input_tokens")
+    if None not in (context, prompt) and context != prompt:
+        raise UsageError(f"--context {context:,} and --input {prompt:,} differ", "leave one of them out")
     return serve_reading(
         model,
         f"{_gpus(settings, count)}x{name}",
-        settings.get("input_tokens"),
+        prompt if context is None else context,
         settings.get("concurrency", 1),
         plan=settings.fill(Serving()),
         price=settings.get("price"),
         prices=prices_of(settings),
     )
+
+
+def lengths(context: int | None, prompt: int | None, answer: int | None) -> tuple[int, int]:
+    """Return the tokens of a prompt and of its answer, of which a ``context`` is the sum. Raises UsageError.
+
+    >>> lengths(8192, None, None), lengths(8192, 8000, None), lengths(None, None, 10)
+    ((7936, 256), (8000, 192), (1024, 10))
+    """
+    if context is None:
+        return INPUT if prompt is None else prompt, OUTPUT if answer is None else answer
+    if prompt is not None and answer is not None and context != prompt + answer:
+        fact = f"--context {context:,} is not --input {prompt:,} and --output {answer:,}"
+        raise UsageError(fact, "leave one of them out")
+    if prompt is None:
+        answer = OUTPUT if answer is None else answer
+        prompt = context - answer
+        fact = f"--context {context:,} leaves nothing for a prompt beside {answer:,} tokens of its answer (--output)"
+    else:
+        answer = context - prompt
+        fact = f"--context {context:,} leaves nothing for an answer beside {prompt:,} tokens of its prompt (--input)"
+    if min(prompt, answer) < 1:
+        raise UsageError(fact, "give it more")
+    return prompt, answer
 
 
 def _gpus(settings: Settings, count: int) -> int:
@@ -202,6 +248,12 @@ def draft(text: str) -> Draft:
     return Draft(int(match[1]), share)
 
 
+def guesser(settings: Settings) -> Model | None:
+    """Return the model that guesses tokens, if one is named."""
+    name = settings.get("draft_model")
+    return None if name is None else load(name, offline=settings.offline)
+
+
 def disaggregated(text: str) -> Disaggregated | None:
     """Read ``2:1``. Raises UsageError.
 
@@ -235,6 +287,7 @@ def _code(found: Answered) -> int:
 
 
 _PLAN = {option.name: option for option in serving()}
+_PLAN["context"] = _PLAN["context"]._replace(help=CONTEXT, group=LOAD[0].group, front=True)
 _SHOW = tuple(option._replace(flags=("-o",), typed="-o FILE") if option.name == "output" else option for option in SHOW)
 
 COMMAND = Command(
@@ -244,7 +297,9 @@ COMMAND = Command(
         *MODEL_OPTIONS,
         GPU,
         *(_PLAN[name] for name in OF_LAYOUT),
-        *LOAD,
+        *LOAD[:2],
+        _PLAN["context"],
+        *LOAD[2:],
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
         RUNS,

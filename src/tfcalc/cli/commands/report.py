@@ -1,0 +1,574 @@
+"""``tfcalc report``: what the other commands answer about a model, on one page.
+
+A section of the page is a command line. What that answers is shown, drawn and opened; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from tfcalc import __version__
+from tfcalc.cli.app import settings_of
+from tfcalc.cli.commands import Command, command
+from tfcalc.cli.commands.overview import as_typed
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UNITS, Option, of_fields
+from tfcalc.cli.output import deliver, show, style_of, write_file
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.hardware import named, parse_gpu
+from tfcalc.printable import quoted
+from tfcalc.render.page import page
+from tfcalc.render.page_markdown import page_markdown
+from tfcalc.report import BLOCKS, Entry
+from tfcalc.report.chart import Divided, Picture, Portion
+from tfcalc.report.declared import Answer, Key, Record, Told, records, text
+from tfcalc.report.number import Opened
+from tfcalc.report.page import At, OpenedNumber, PageSection, WholePage
+from tfcalc.report.sheet import Column, Sheet
+from tfcalc.units import short_tokens
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.answers.overview import Overview
+    from tfcalc.model import Model
+    from tfcalc.report.answer import Answered
+    from tfcalc.report.number import Openable
+
+Keys = tuple[str, ...]
+
+HTML, MARKDOWN = ".html", ".md"
+ENDINGS = (HTML, MARKDOWN)
+SHORTEST, LONGEST = 1_024, 131_072
+"""Tokens of the contexts of a cache: of the first, and of the longest where a model reads any number."""
+SEQUENCES = 8
+"""Sequences of a planned step for each GPU, where no batch is given."""
+ONE_GPU = "h100"
+DEEPEST = "--depth 9"
+"""Down to the matrices."""
+
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "the GPU, or several, that serve it and train it: h100, 8xh100 [default: h100, and common GPUs]",
+    group="gpus",
+    front=True,
+    offers="gpus",
+)
+RUN = tuple(of_fields(Workload, "batch_size", "seq_len", "recompute"))
+
+
+class Asked(NamedTuple):
+    """A section as it is asked: the ``words`` of its command line, in which braces stand for what was typed.
+
+    ``otherwise`` are the words for a model of which these are refused, ``takes`` the report's options that go to it.
+    It is there where it is ``asked`` for. What is wrong with one that is ``always`` there is raised.
+
+    Of its answer, ``pictures`` draws what is seen at a glance, ``opens`` says of which numbers the origin is told,
+    ``links`` which cell of its sheet is which number, and ``laid_out`` is another sheet than its own.
+    """
+
+    name: str
+    title: str
+    words: str
+    about: str
+    takes: Keys = ()
+    pictures: Callable[[Any], Iterable[Picture]] = lambda _: ()
+    opens: Callable[[Keys], bool] = lambda _: False
+    links: Callable[[Any, Sheet], Iterable[tuple[At, Keys]]] = lambda *_: ()
+    laid_out: Callable[[Any], Sheet] = lambda answer: answer.sheet()
+    otherwise: str = ""
+    asked: Callable[[Settings], bool] = lambda _: True
+    always: bool = False
+
+
+# --- which cell is which number
+
+
+def of_breakdown(answer: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
+    """The totals of a breakdown: that of the answer, and those of its components."""
+    column = [each.heading for each in sheet.columns].index("total")
+    unit = answer.unit
+    for row, (keys, _) in enumerate(_entries(answer.root, ("components",))):
+        yield (row, column), (*keys, unit) if row else (f"total_{unit}",)
+
+
+def _entries(entry: Entry, keys: Keys) -> Iterator[tuple[Keys, Entry]]:
+    """Each entry with the keys that lead to it, parents first: parts by their names, where these tell them apart."""
+    yield keys, entry
+    names = [part.name for part in entry.parts]
+    for place, part in enumerate(entry.parts):
+        own = part.name if names.count(part.name) == 1 and not part.name.isdigit() else str(place)
+        yield from _entries(part, (*keys, own))
+
+
+OF_OVERVIEW = {
+    "parameters": ("total_params",),
+    "KV cache": ("kv_cache_bytes_per_token",),
+    "state": ("kv_cache_bytes",),
+    "forward": ("forward_flops_per_token",),
+    "training": ("training_flops_per_token",),
+    "serving": ("serving_bytes",),
+    "fine-tuning": ("finetune_full_bytes",),
+    "LoRA r=16": ("finetune_lora_bytes",),
+    "QLoRA r=16": ("finetune_qlora_bytes",),
+}
+"""Number of each row of the overview, by its name."""
+
+
+def of_overview(answer: Overview, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
+    """The number of each row, where it is known."""
+    said = answer.entries()
+    for row, (name, *_) in enumerate(sheet.rows):
+        keys = ("weights_bytes", next(iter(answer.weights))) if name == "weights" else OF_OVERVIEW[str(name)]
+        if said[keys[0]] is not None:
+            yield (row, 1), keys
+
+
+def of_timeline(answer: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
+    """The peak of each phase, and what is live then."""
+    for row in range(len(sheet.rows)):
+        for column, heading in enumerate(each.heading for each in sheet.columns):
+            key = f"{'peak' if heading == 'memory' else heading}_bytes"
+            if key in answer.timeline[row].keys:
+                yield (row, column), ("timeline", answer.timeline[row].phase, key)
+
+
+OF_CURVE = {
+    "users": "concurrency",
+    "tokens/s": "tokens_per_second",
+    "a GPU": "tokens_per_second_per_gpu",
+    "token": "tpot_ms",
+    "first": "ttft_ms",
+    "tokens/s at most": "floor_tokens_per_second",
+    "token at least": "floor_tpot_ms",
+}
+"""Number of each column of a curve of serving."""
+
+
+def of_curve(_: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
+    """The numbers at each number of requests."""
+    for row in range(len(sheet.rows)):
+        for column, heading in enumerate(each.heading for each in sheet.columns):
+            if heading in OF_CURVE:
+                yield (row, column), ("curve", str(row), OF_CURVE[heading])
+
+
+# --- what is drawn
+
+
+def divided(answer: Any) -> Iterator[Picture]:
+    """The whole, divided down to its last parts; each has the colour of the block that it is in."""
+    names = {
+        entry.path: ".".join((answer.command, *keys, answer.unit))
+        for keys, entry in _entries(answer.root, ("components",))
+    }
+    names[answer.root.path] = f"{answer.command}.total_{answer.unit}"
+
+    def portion(entry: Entry, kind: str) -> Portion:
+        kind = kind or (entry.kind if entry.kind in BLOCKS else "")
+        copies = f"{entry.counted} × " * (entry.counted > 1 and entry.kind == "layer")
+        parts = tuple(portion(part, kind) for part in entry.parts)
+        return Portion(f"{copies}{entry.name}", kind, entry.value, names[entry.path], parts)
+
+    if answer.root.value:
+        yield Divided(f"{answer.title}, divided down to the matrices", portion(answer.root, ""), answer.unit)
+
+
+def charted(answer: Any) -> Iterator[Picture]:
+    """The chart that the answer has."""
+    yield answer.chart()
+
+
+def beside_picture(answer: Any) -> Sheet:
+    """The sheet without the column that draws in characters what the picture shows."""
+    sheet: Sheet = answer.sheet()
+    return sheet.without([place for place, column in enumerate(sheet.columns) if column.heading == "over the step"])
+
+
+def cards(overview: Overview) -> Sheet:
+    """A row for each GPU that holds one of the uses of an overview, smallest first, with a mark for each use."""
+    uses = {"serving": "serving", "fine-tuning": "finetune_full", "LoRA": "finetune_lora", "QLoRA": "finetune_qlora"}
+    said = overview.entries()
+    holding = {use: said[f"{key}_gpus"] for use, key in uses.items() if said[f"{key}_gpus"] is not None}
+    names = dict.fromkeys(name for found in sorted(holding.values(), key=len, reverse=True) for name in found)
+    return Sheet(
+        title=f"{len(names)} of the common GPUs hold it" if names else "No common GPU holds it",
+        subtitle=f"{overview.heading}: {', '.join(overview.sheet().assumes)}",
+        columns=[Column("GPU", numeric=False), *(Column(use, numeric=False) for use in holding)],
+        rows=[[name, *("fits" if name in found else "–" for found in holding.values())] for name in names],
+        quiet=None,
+        notes=("with a change of options more may do: tfcalc fit MODEL says which",),
+    )
+
+
+def curve_of_serving(answer: Any) -> Iterator[Picture]:
+    """Tokens per second over requests, of what fits and writes."""
+    if "curve" in answer.to_dict():
+        yield answer.chart()
+
+
+def on_one_gpu(settings: Settings) -> bool:
+    """Return whether a GPU was named, and one alone."""
+    return "gpu" in settings.given and gpus_of(settings) == 1
+
+
+def on_several_gpus(settings: Settings) -> bool:
+    """Return whether several GPUs were named."""
+    return "gpu" in settings.given and gpus_of(settings) > 1
+
+
+def gpus_of(settings: Settings) -> int:
+    """How many GPUs --gpu names; 1 where it was not given."""
+    return parse_gpu(str(settings.get("gpu", ONE_GPU)))[0]
+
+
+# --- the sections
+
+PARTS = (
+    Asked(
+        "overview",
+        "At a glance",
+        "overview {model}",
+        "What the model takes to store, run, serve and fine-tune.",
+        always=True,
+        takes=("batch_size", "seq_len", "recompute"),
+        opens=lambda _: True,
+        links=of_overview,
+    ),
+    Asked(
+        "cards",
+        "Which GPUs hold it",
+        "overview {model}",
+        "One GPU alone, for one request of the whole context and for each way to fine-tune.",
+        takes=("batch_size", "seq_len", "recompute"),
+        laid_out=cards,
+    ),
+    Asked(
+        "fit",
+        "Can it be trained on this GPU",
+        "fit {model} --gpu {gpu}",
+        "What a training step takes of the GPU that was named, and what would fit if it does not.",
+        takes=("batch_size", "seq_len", "recompute"),
+        asked=on_one_gpu,
+    ),
+    Asked(
+        "plan",
+        "Training over these GPUs",
+        "plan {model} --gpu {gpu} --global-batch-size {sequences}",
+        "Layouts of a training step over the GPUs that were named, the fastest first.",
+        takes=("seq_len",),
+        asked=on_several_gpus,
+    ),
+    Asked(
+        "params",
+        "Parameters",
+        f"params {{model}} {DEEPEST}",
+        "Where they are: each row of the picture divides the one above, from the whole model down to its matrices.",
+        always=True,
+        pictures=divided,
+        opens=lambda keys: keys[-1].endswith("params"),
+        links=of_breakdown,
+    ),
+    Asked(
+        "flops",
+        "FLOPs",
+        f"flops {{model}} {DEEPEST}",
+        "What a forward pass multiplies and adds, part by part.",
+        always=True,
+        takes=("batch_size", "seq_len"),
+        pictures=divided,
+        opens=lambda keys: keys[-1].endswith("flops"),
+        links=of_breakdown,
+    ),
+    Asked(
+        "growth",
+        "FLOPs over sequence length",
+        "plot {model} --over seq=1k..256k:x2",
+        "Feed-forward networks grow with the length, attention with its square: where they cross is marked.",
+        otherwise="plot {model}",
+        takes=("batch_size",),
+        pictures=charted,
+        opens=lambda keys: keys[0] == "crossings",
+    ),
+    Asked(
+        "memory",
+        "Memory over a training step",
+        "memory {model} --train --timeline",
+        "Each phase at its highest moment, and what is live then.",
+        takes=("batch_size", "seq_len", "recompute"),
+        pictures=charted,
+        opens=lambda keys: keys[-1].endswith("bytes"),
+        links=of_timeline,
+        laid_out=beside_picture,
+    ),
+    Asked(
+        "cache",
+        "Cache over context",
+        "sweep {model} --of cache --context {shortest}..{longest}:x2",
+        "What one request keeps of the tokens that it has read.",
+        pictures=charted,
+    ),
+    Asked(
+        "serve",
+        "Serving",
+        "serve {model} --gpu {gpu}{fewest} --curve",
+        "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
+        "The band has four of five runs of systems that the estimate had not seen.",
+        pictures=curve_of_serving,
+        opens=lambda _: True,
+        links=of_curve,
+        otherwise="serve {model} --gpu {gpu} --concurrency 16",
+    ),
+    Asked(
+        "formulas",
+        "Formulas",
+        "formula --model {model}",
+        "The same in letters: each number above is such a formula with the model's sizes in it.",
+    ),
+)
+"""The sections of a report, in their order."""
+
+
+class AnsweredLine(NamedTuple):
+    """What a command line answered, or why it did not."""
+
+    line: str
+    answer: Any
+    error: TfcalcError | None = None
+
+
+class Behind(NamedTuple):
+    """A number of the answer to one of the command lines of a report."""
+
+    answer: Openable
+    keys: Keys
+
+    def opened(self, _: str, further: Keys) -> Any:
+        """Open the number in its own answer."""
+        return Opened(self.answer).open((*self.keys, *further))
+
+
+class MadeKeys(Record):
+    """An answer of a report."""
+
+    asked = text("the command line that gives the same answer", lambda made: made.line)
+    answer: Key[dict[str, object] | None] = Key(
+        {
+            "type": ["object", "null"],
+            "description": "its JSON, by the schema of that command; null where there is none",
+        },
+        lambda made: None if made.error else made.answer.to_dict(),
+        Told(lambda record, *steps: Behind(record.source.answer, tuple(map(str, steps)))),
+    )
+    reason = text("why there is none; empty where there is one", lambda made: str(made.error or ""))
+
+
+class ModelReport(Answer):
+    """What commands answer about one model."""
+
+    command = "report"
+    about = "What the other commands answer about a model, as its report shows it."
+
+    answers = records(MadeKeys, "the answers, each once", lambda report: tuple(report.made.values()))
+
+    def __init__(self, settings: Settings, model: Model) -> None:
+        self.settings, self.model = settings, model
+        self.typed = as_typed(settings)
+
+    @property
+    def parts(self) -> tuple[Asked, ...]:
+        """The sections that are asked for."""
+        return tuple(part for part in PARTS if part.asked(self.settings))
+
+    @cached_property
+    def made(self) -> dict[str, AnsweredLine]:
+        """The answers by their command lines. Raises what those raise that every model has."""
+        return {made.line: made for made in self._by_part.values()}
+
+    @cached_property
+    def _by_part(self) -> dict[str, AnsweredLine]:
+        """The answers by the names of the sections."""
+        found: dict[str, AnsweredLine] = {}
+        by_line: dict[str, AnsweredLine] = {}
+        for part in self.parts:
+            for words in filter(None, (part.words, part.otherwise)):
+                line = self.line(part, words)
+                made = by_line[line] = by_line.get(line) or self._made(line)
+                if not made.error:
+                    break
+            if part.always and made.error:
+                raise made.error
+            found[part.name] = made
+        return found
+
+    def _made(self, line: str) -> AnsweredLine:
+        name, *words = shlex.split(line)[1:]
+        asked = command(name).meant(words)
+        try:
+            given = settings_of(words, asked.options)
+            answer = asked.answer(Settings(given.given, self.settings.named, given.path))
+            answer.sheet()  # what is wrong is found when the answer is read
+        except TfcalcError as error:
+            return AnsweredLine(line, None, error)
+        return AnsweredLine(line, answer)
+
+    def line(self, part: Asked, words: str) -> str:
+        """The command line of a section."""
+        longest = self.model.longest
+        longest = longest if isinstance(longest, int) else LONGEST
+        batch = self.settings.get("batch_size", SEQUENCES)
+        words = words.format(
+            model=self.typed,
+            gpu=shlex.quote(self.settings.get("gpu", ONE_GPU)),
+            fewest="" if "gpu" in self.settings.given else " --for gpus",
+            shortest=short_tokens(min(SHORTEST, longest)),
+            longest=short_tokens(longest),
+            sequences=batch * gpus_of(self.settings),
+        )
+        units = self.settings.given.get("units")
+        more = [*(self.given(name) for name in part.takes), units.words if units and units.source == FLAG else ""]
+        return " ".join(("tfcalc", words, *filter(None, more)))
+
+    def given(self, name: str) -> str:
+        """Option of the report as it was typed; empty if it was not."""
+        given = self.settings.given.get(name)
+        return f"{given.called} {given.value}" if given and given.source == FLAG else ""
+
+    @property
+    def heading(self) -> str:
+        """The model."""
+        return self.model.summary
+
+    @property
+    def asked(self) -> str:
+        """The command that makes it again."""
+        target = self.settings.get("output", f"report{HTML}")
+        options = (self.given(option.name) for option in (*RUN, GPU, *UNITS))
+        return " ".join(filter(None, ("tfcalc report", self.typed, *options, "-o", shlex.quote(str(target)))))
+
+    @cached_property
+    def sections(self) -> tuple[PageSection, ...]:
+        """The sections, with their pictures and with what is behind their numbers; the last has what all assume."""
+        found = tuple(self._section(part) for part in self.parts)
+        return (*found, assumptions(found))
+
+    def _section(self, part: Asked) -> PageSection:
+        made = self._by_part[part.name]
+        section = PageSection(part.name, part.title, part.about, made.line)
+        if made.error:
+            return section._replace(missing=f"Not there: {made.error}")
+        sheet, answer = part.laid_out(made.answer), made.answer
+        opened = tuple(_opened(answer, part.opens))
+        there = {one.path for one in opened}
+        links = {at: ".".join((answer.command, *keys)) for at, keys in part.links(answer, sheet)}
+        return section._replace(
+            sheet=sheet,
+            pictures=tuple(part.pictures(answer)),
+            opened=opened,
+            links={at: path for at, path in links.items() if path in there},
+        )
+
+    def page(self) -> WholePage:
+        """The report as a page."""
+        name = getattr(self.model, "name", "") or "Model"
+        subtitle = self.model.summary
+        return WholePage(name, subtitle, self.asked, __version__, self.sections, self.to_dict())
+
+    def sheet(self) -> Sheet:
+        """A row for each section: what it answers in a line."""
+        return Sheet(
+            title=f"{len(self.sections)} sections; -o report.html writes them as one page",
+            subtitle=self.heading,
+            columns=[Column("section", numeric=False), Column("answer", numeric=False, folds=True)],
+            rows=[[one.title, one.sheet.title if one.sheet else one.missing] for one in self.sections],
+            quiet=self.asked,
+            see_also=("-o report.html", "-o report.md", "--json"),
+        )
+
+
+def _opened(answer: Any, opens: Callable[[Keys], bool]) -> Iterator[OpenedNumber]:
+    """The numbers of an answer of which the origin is told, each with its sheet."""
+    opened = Opened(answer)
+    for keys in _numbers(answer.to_dict(), ()):
+        if keys[0] not in ABOUT_IT and opens(keys):
+            yield OpenedNumber(".".join((answer.command, *keys)), opened.open(keys).sheet())
+
+
+ABOUT_IT = ("schema_version", "model", "conventions")
+"""Keys of an answer that say what was asked."""
+
+
+def _numbers(value: object, passed: Keys) -> Iterator[Keys]:
+    """The keys of all numbers, those of components by their names, where these tell them apart."""
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield passed
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _numbers(inner, passed if key == "parts" and passed[:1] == ("components",) else (*passed, key))
+    elif isinstance(value, list):
+        names = [str(each.get("name", each.get("phase", ""))) if isinstance(each, Mapping) else "" for each in value]
+        for place, inner in enumerate(value):
+            unique = names[place] and names.count(names[place]) == 1 and not names[place].isdigit()
+            yield from _numbers(inner, (*passed, names[place] if unique else str(place)))
+
+
+def assumptions(sections: Iterable[PageSection]) -> PageSection:
+    """What the answers of these sections assume, in full, and what they do not count."""
+    rows: list[list[str | None]] = []
+    for one in sections:
+        if one.sheet is not None and one.sheet.columns:
+            told = [*one.sheet.assumes, *one.sheet.assumptions]
+            told += [f"not counted: {one.sheet.not_counted}"] * bool(one.sheet.not_counted)
+            rows += [[one.title if not place else None, line] for place, line in enumerate(dict.fromkeys(told))]
+    sheet = Sheet(
+        title=f"{len(rows)} assumptions and definitions",
+        columns=[Column("section", numeric=False), Column("what is assumed", numeric=False, folds=True)],
+        rows=rows,
+        quiet=None,
+    )
+    return PageSection("assumptions", "Assumptions", "What the answers above rest on, in full.", "", sheet)
+
+
+def answer(settings: Settings) -> ModelReport:
+    """The report of the model."""
+    gpu = settings.get("gpu")
+    if gpu is not None and not named(parse_gpu(gpu)[1]):
+        raise UsageError(f"--gpu {quoted(gpu)} is not known", "tfcalc gpus lists them")
+    return ModelReport(settings, settings.model())
+
+
+def write(found: ModelReport, settings: Settings) -> None:
+    """Write the page that the name of the file asks for, or the answers as any other answer."""
+    target = str(settings.get("output", ""))
+    ending = next((each for each in ENDINGS if target.endswith(each)), "")
+    if not ending:
+        show(cast("Answered", found), settings)
+        return
+    settings.refuse(("format", "quiet"), f"with -o {target}", {})
+    settings.refuse(("ascii",), f"with -o {target}", {})
+    if ending == HTML:
+        deliver(page(found.page(), style_of(settings)), settings)
+        return
+    folder, name = os.path.split(target)
+    said = page_markdown(found.page(), style_of(settings), name.removesuffix(MARKDOWN))
+    for file, svg in said.files.items():
+        write_file(os.path.join(folder, file), svg.encode())
+    deliver(said.text, settings)
+
+
+COMMAND = Command(
+    answer,
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, GPU, *UNITS, *SHOW),
+    (
+        "tfcalc report llama-3-8b -o report.html",
+        "tfcalc report gpt2 --seq 1k --gpu l4 -o report.html",
+        "tfcalc report llama-3-8b --json",
+    ),
+    write=write,
+)

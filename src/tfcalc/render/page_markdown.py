@@ -1,0 +1,66 @@
+"""A page as Markdown, for pull requests: its pictures are SVG files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+from urllib.parse import quote
+
+from tfcalc.printable import printable
+from tfcalc.render import rendered, shown
+from tfcalc.render.markdown import line, text
+from tfcalc.render.picture import drawn
+from tfcalc.report.chart import Picture
+from tfcalc.report.page import PageSection, WholePage
+from tfcalc.report.style import Style
+
+
+class MarkdownPage(NamedTuple):
+    """The text, and the SVG of each picture by the name of its file."""
+
+    text: str
+    files: dict[str, str]
+
+
+def page_markdown(whole: WholePage, style: Style, name: str) -> MarkdownPage:
+    """The page, and its pictures in files whose names begin with ``name``."""
+    files: dict[str, str] = {}
+    lines = [f"# {text(printable(whole.title))}", "", line(printable(whole.subtitle)), ""]
+    lines += [f"Made by tfcalc {whole.version}: {_code(whole.made_by)}", ""]
+    for section in whole.sections:
+        lines += _section(section, style, name, files)
+    return MarkdownPage("\n".join(lines).rstrip("\n"), files)
+
+
+def _section(section: PageSection, style: Style, name: str, files: dict[str, str]) -> Iterator[str]:
+    yield from (f"## {section.title}", "")
+    if section.sheet is None:
+        yield from (line(printable(section.missing)), "")
+        return
+    yield from (section.about, "")
+    for place, picture in enumerate(section.pictures):
+        made = drawn(cast("Picture", shown(picture)), section.name, alone=True)
+        file = f"{name}-{section.name}{f'-{place}' * bool(place)}.svg"
+        files[file] = made.svg
+        yield from (f"![{text(printable(picture.title))}]({_address(file)})", "")
+    yield rendered(section.sheet, "markdown" if section.sheet.columns else "plain", style)
+    yield ""
+    if section.command:
+        yield from (_code(section.command), "")
+
+
+def _code(words: str) -> str:
+    """A command as code, with more backticks around it than it has in it."""
+    words = printable(words)
+    longest = max((len(run) for run in _runs(words)), default=0)
+    fence, space = "`" * (longest + 1), " " * bool(longest)
+    return f"{fence}{space}{words}{space}{fence}"
+
+
+def _runs(words: str) -> list[str]:
+    return "".join(letter if letter == "`" else " " for letter in words).split()
+
+
+def _address(file: str) -> str:
+    """A file name as the address of a picture."""
+    return quote(file)

@@ -1,0 +1,270 @@
+"""A report is what the other commands answer, on one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc.units import short, short_bytes
+
+PRESETS = (
+    "llama-3-8b",
+    "gpt2",
+    "bert-base-uncased",
+    "t5-small",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "qwen3-30b-a3b",
+    "mamba2-780m",
+    "gemma-3-27b-it",
+    "whisper-small",
+    "vit-base-patch16-224",
+    "clip-vit-base-patch16",
+)
+LARGEST = 1_500_000
+"""Bytes of a report."""
+VOID = ("meta", "path", "rect", "circle", "br")
+
+
+class Read(HTMLParser):
+    """A page read back: its tables, links, ids and data; that each element is closed is checked on the way."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: dict[str, list[str]] = {}
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.data = ""
+        self.text = ""
+        self.within: list[str] = []
+        self.href = ""
+        self.feed(text)
+        self.close()
+        assert self.within == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID or (tag == "rect" or tag == "circle"):
+            self.within.append(tag)
+        for name, value in attributes:
+            self.attributes.append((tag, name, value or ""))
+        found = dict(attributes)
+        if found.get("id"):
+            self.ids.append(found["id"] or "")
+        self.href = unquote((found["href"] or "")[1:]) if tag == "a" else self.href
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attributes]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.within.pop() == tag
+        self.href = "" if tag == "a" else self.href
+
+    def handle_data(self, data: str) -> None:
+        if self.within[-1:] == ["script"]:
+            self.data += data
+        elif "style" not in self.within:
+            self.text += data
+            if self.href and "svg" not in self.within:
+                self.links.setdefault(self.href, []).append(data)
+
+
+def report(tfcalc: Program, folder: Path, *words: str) -> tuple[str, Read]:
+    """The page that is written for these words, and the same read back."""
+    done = tfcalc("report", *words, "-o", str(folder / "r.html"))
+    assert (done.stdout, done.stderr) == ("", "")
+    text = (folder / "r.html").read_text(encoding="utf-8")
+    return text, Read(text)
+
+
+def answers(data: str) -> dict[str, dict[str, Any]]:
+    """The answers that a page has, by their commands."""
+    made = [one["answer"] for one in json.loads(data)["answers"] if one["answer"]]
+    return {one["command"]: one for one in made}
+
+
+def number(answer: Any, keys: list[str]) -> int | float:
+    """The number of an answer at these keys, of which some are names of a list's parts."""
+    for key in keys:
+        if isinstance(answer, list):
+            named = [one for one in answer if isinstance(one, dict) and key in (one.get("name"), one.get("phase"))]
+            answer = named[0] if len(named) == 1 else answer[int(key)]
+        elif key not in answer and "parts" in answer:
+            (answer,) = [part for part in answer["parts"] if part["name"] == key]
+        else:
+            answer = answer[key]
+    assert isinstance(answer, int | float)
+    return answer
+
+
+def told(value: int | float) -> set[str]:
+    """How a number may be written."""
+    written = {f"{value:,}", short(value), short(value, billion="B"), short_bytes(value), f"{value:,.0f}"}
+    written |= {f"{unit:,.2g} ms" for unit in (value,)} | {f"{value:,.0f} ms", f"{value / 1000:,.2g} s"}
+    return written
+
+
+def check(text: str, read: Read) -> int:
+    """Check that a page needs nothing else, and that its numbers are those of the answers; how many are linked."""
+    assert len(text.encode()) < LARGEST
+    assert "default-src 'none'" in text.split("<title>", 1)[0]
+    for tag, name, value in read.attributes:
+        assert name not in ("src", "srcset", "xlink:href", "data", "action", "background"), (tag, name)
+        assert not name.startswith("on")
+        assert name != "href" or value.startswith("#"), (tag, value)
+        assert "url(" not in value
+    assert "url(" not in text
+    assert "@import" not in text
+    assert len(read.ids) == len(set(read.ids))
+    inside = {"_".join(link.split()) for link in read.links}
+    assert inside <= set(read.ids), inside - set(read.ids)
+    found, checked = answers(read.data), 0
+    for link, texts in read.links.items():
+        command, *keys = link.split(".")
+        for shown in texts if keys else ():
+            value = number(found[command], keys)
+            assert shown.strip() in told(value), (link, shown, value)
+            checked += 1
+    return checked
+
+
+def test_the_numbers_of_a_page_are_those_of_the_answers(tfcalc: Program, tmp_path: Path) -> None:
+    text, read = report(tfcalc, tmp_path, "llama-3-8b")
+    assert check(text, read) > 80
+    for command, words in {
+        "params": ("params", "llama-3-8b", "--depth", "9"),
+        "flops": ("flops", "llama-3-8b", "--depth", "9"),
+        "memory": ("memory", "llama-3-8b", "--train", "--timeline"),
+    }.items():
+        assert answers(read.data)[command] == json.loads(tfcalc(*words, "--json").stdout)
+
+
+def test_what_the_page_says_of_llama_3_8b(tfcalc: Program, tmp_path: Path) -> None:
+    """8,030,261,248 parameters: the index of its published safetensors. Of a token of l, with h = 4,096, k = 1,024 of
+    keys and f = 14,336: attention 2(2h² + 2hk) + 4hl, feed-forward 6hf, which are equal at l = (3f - 2h - 2k) / 2.
+    """
+    assert (3 * 14336 - 2 * 4096 - 2 * 1024) // 2 == 16384
+    _, read = report(tfcalc, tmp_path, "llama-3-8b")
+    assert "8,030,261,248" in read.links["params.total_params"]
+    assert "attention equals ffn at 16,384" in read.text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("preset", PRESETS)
+def test_reports_of_presets(tfcalc: Program, tmp_path: Path, preset: str) -> None:
+    text, read = report(tfcalc, tmp_path, preset)
+    assert check(text, read) > 20
+
+
+def test_a_section_that_cannot_be_made_says_why(tfcalc: Program, tmp_path: Path) -> None:
+    _, read = report(tfcalc, tmp_path, "vit-base-patch16-224")
+    assert "Not there: ViTForImageClassification does not generate text" in read.text
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
+
+
+def test_a_config_cannot_write_on_the_page(tfcalc: Program, tmp_path: Path) -> None:
+    config = json.loads(tfcalc("params", "gpt2", "--json").stdout)["model"]["config"]
+    folder = tmp_path / HOSTILE.replace("/", "")
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config | {"_name_or_path": HOSTILE, HOSTILE: HOSTILE}))
+    done = tfcalc("report", str(folder), "-o", str(tmp_path / "r.html"))
+    assert done.stderr == ""
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert done.stderr == ""
+    assert check(text, Read(text)) > 20
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert text.count("<script") == 1
+    done = tfcalc("report", str(folder), "-o", str(tmp_path / "r.md"))
+    said = (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "<script" not in re.sub(r"(`+)[^`].*?\1", "", said)
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+
+
+def test_markdown_has_its_pictures_beside_it(tfcalc: Program, tmp_path: Path) -> None:
+    done = tfcalc("report", "gpt2", "-o", str(tmp_path / "for pull.md"))
+    assert done.stderr == ""
+    text = (tmp_path / "for pull.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
+    assert len(pictures) >= 5
+    assert sorted(map(unquote, pictures)) == sorted(path.name for path in tmp_path.glob("*.svg"))
+    for picture in tmp_path.glob("*.svg"):
+        root = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.find("{*}title") is not None
+        assert root.find("{*}desc") is not None
+        assert "href" not in picture.read_text(encoding="utf-8")
+    assert "124,439,808" in text
+
+
+def test_light_and_dark_and_paper(tfcalc: Program, tmp_path: Path) -> None:
+    text, _ = report(tfcalc, tmp_path, "gpt2", "--layers", "2")
+    assert text.count("@media screen and (prefers-color-scheme") == 2
+    assert "@media print" in text
+
+
+def test_a_named_gpu_has_a_verdict_and_several_have_layouts(tfcalc: Program) -> None:
+    said = json.loads(tfcalc("report", "gpt2", "--gpu", "t4", "--json").stdout)
+    assert "tfcalc fit gpt2 --gpu t4" in [one["asked"] for one in said["answers"]]
+    said = json.loads(tfcalc("report", "gpt2", "--gpu", "8xh100", "--seq", "64", "--json").stdout)
+    assert "tfcalc plan gpt2 --gpu 8xh100 --global-batch-size 64 --seq 64" in [one["asked"] for one in said["answers"]]
+
+
+def test_the_command_on_the_page_makes_it_again(tfcalc: Program, tmp_path: Path) -> None:
+    text, _ = report(tfcalc, tmp_path, "gpt2", "--layers", "2", "--seq", "64", "--batch", "3")
+    assert f"tfcalc report gpt2 --layers 2 --batch 3 --seq 64 -o {tmp_path / 'r.html'}" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("no-such-model",), "no-such-model"),
+        (("gpt2", "--gpu", "h999"), "'h999'"),
+        (("gpt2", "--heads", "7"), "7"),
+        (("gpt2", "--quiet"), "--quiet"),
+        (("vit-base-patch16-224", "--seq", "64"), "--seq"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    tfcalc: Program, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = tfcalc("report", *words, "-o", str(tmp_path / "r.html"))
+    assert done.returncode in (2, 3)
+    assert message in done.stderr
+    assert done.stderr.startswith("tfcalc: ")
+    assert not list(tmp_path.glob("r*"))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
+    tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "r.html"
+    file.write_text("old")
+    file.chmod(0o640)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        done = tfcalc("report", "gpt2", "--layers", "2", "-o", str(file))
+    assert "No space left on device" in done.stderr
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["r.html"]
+    assert tfcalc("report", "gpt2", "--layers", "2", "-o", str(file)).stderr == ""
+    assert file.read_text().startswith("<!DOCTYPE html>")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
