@@ -42,7 +42,10 @@ ANSWERED = {
     "plan llama-3-8b": "add --gpu h100 --gpus 64",
     "diff --base main": "tfcalc diff main:config.json",
     "compare gpt2 gpt2-xl --gpu h100": "tfcalc fit MODEL --gpu NAME",
-    "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "type --tokens-per-second N",
+    "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
+    "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
+    "flops gpt2 --train --step-time 2": "add --mfu",
+    "params --module my.py:Net": "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
 }
 
@@ -53,6 +56,14 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert (found.returncode, found.stderr) == (0, "")
     assert WORKS[line] in found.stdout.splitlines()[0]
     assert len(found.stdout.splitlines()) <= 20
+
+
+def test_a_step_time_is_the_rate_of_its_tokens(tfcalc: Program) -> None:
+    """480 sequences of 1,024 tokens in 2 s are 480 x 1,024 / 2 = 245,760 tokens per second."""
+    words = ("flops", "gpt2", "--mfu", "--gpu", "h100", "--batch", "480", "--seq", "1k")
+    step, rate = tfcalc(*words, "--step-time", "2"), tfcalc(*words, "--tokens-per-second", "245760")
+    assert (step.returncode, step.stdout) == (0, rate.stdout)
+    assert "x 245,760 tokens/s" in step.stdout
 
 
 def test_a_card_behind_a_model_is_its_gpu(tfcalc: Program) -> None:

@@ -81,3 +81,13 @@ def test_the_overview_of_a_card_has_the_verdicts_of_memory(quick: Quick) -> None
     for gpu in ("8xh100", "zzz"):
         refused = quick(*asked, "--gpu", gpu)
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+def test_headings_of_csv_say_bytes_where_bytes_are(quick: Quick) -> None:
+    """As the datasheet has it: an H100 of 80 GB, less what the driver keeps, is over 80 thousand million bytes."""
+    header, *rows = quick("fit", "gpt2", "--gpu", "h100,a100", "--format", "csv").stdout.splitlines()
+    assert header == "GPU,as asked,change,peak bytes,usable bytes,free bytes"
+    cells = next(row.split(",") for row in rows if row.startswith("H100-SXM,"))
+    peak, usable, free = map(int, cells[-3:])
+    assert 75 * 10**9 < usable < 86 * 10**9
+    assert peak + free == usable

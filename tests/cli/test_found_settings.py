@@ -22,14 +22,24 @@ WRITES_OR_RUNS = (
     *("module", "args", "inputs", "against", "via", "base"),  # the user's code, PyTorch, git
     "rates",  # what is read as the truth about a machine
 )
+EDITS = ("n_experts", "experts_per_token", "windows", "attention_kind")
+"""What is changed of a named model, which no file means for all models."""
 VALUES = {"force": True, "update": True, "via": "torch"}
 
 
 def test_these_are_all_that_are_typed_only() -> None:
-    assert {option.name for option in every() if option.typed} == set(WRITES_OR_RUNS)
+    assert {option.name for option in every() if option.typed} == {*WRITES_OR_RUNS, *EDITS}
     assert not [option.name for option in (*of_model(), *of_scenario()) if option.typed]
-    assert {option.name for option in every() if not option.variable} == {"module"}
+    assert {option.name for option in every() if not option.variable} == {"module", *EDITS}
     assert not set(WRITES_OR_RUNS) & set(file_schema()["properties"])  # type: ignore[call-overload]  # it is an object
+
+
+@pytest.mark.parametrize("key", ["num-experts", "window"])
+def test_a_file_that_changes_every_model_is_refused(quick: Quick, tmp_path: Path, key: str) -> None:
+    (tmp_path / "tfcalc.toml").write_text(f'{key} = "64"\n', encoding="utf-8")
+    refused = quick("params", "mixtral-8x7b")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "as it decides on a model's config; remove it, and type it: --" in refused.stderr
 
 
 @pytest.mark.parametrize("key", WRITES_OR_RUNS)

@@ -153,8 +153,8 @@ def _ends(entry: Entry) -> Iterator[Entry]:
 
 
 def called(model: Model) -> str:
-    """Return what people call a model: its name, or what it is."""
-    return getattr(model, "name", "") or model.summary
+    """Return what people call a model: its name, with what was changed of it, or what it is."""
+    return getattr(model, "called", "") or model.summary
 
 
 def of_training(model: Model, workload: Workload, plan: Training) -> str:

@@ -270,8 +270,8 @@ class Overview(Answer):
 
     @property
     def heading(self) -> str:
-        """Name of the model."""
-        return self.name or ("config" if isinstance(self.of, HFModel) else "model")
+        """Name of the model, with what was changed of it."""
+        return (self.of.called or "config") if isinstance(self.of, HFModel) else "model"
 
     @property
     def subject(self) -> str:

@@ -85,7 +85,7 @@ class Utilisation(Flops):
     tokens_per_second = number(
         "rate of all GPUs together",
         lambda used: float(used.rate),
-        given("given by --tokens-per-second"),
+        given("given by --tokens-per-second, or a step's tokens over --step-time"),
         when=UTILISED,
     )
     tokens_per_second_per_gpu = number(

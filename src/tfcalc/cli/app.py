@@ -143,6 +143,10 @@ def words_for(asked: Sequence[str], meant: Command | None) -> list[str]:
     return with_values(asked[1:], meant.options) if meant else list[str](_completion().with_shell(asked))
 
 
+OF_BOTH = ("--experts", "--attention")
+"""Beginnings of flags that say something of a workload or, by their value, of a model."""
+
+
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``.
 
@@ -150,6 +154,8 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     trainers are replaced by those that they stand for.
     """
     flags = {part: option for option in options for flag in option.flags for part in flag.split("/")}
+    if any(word.startswith(OF_BOTH) for word in words):
+        words = other_names().of_the_model(words, flags)
     if any(_is_of_others(word, flags) for word in words):
         switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch or option.alone}
         words = list(other_names().in_our_words(words, flags, switches))

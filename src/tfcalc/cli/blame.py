@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands.plans import sound
-from tfcalc.cli.options import MODEL_FIELDS, RUN, plans
+from tfcalc.cli.options import EDITS, MODEL_FIELDS, RUN, plans
 from tfcalc.cli.settings import FILE, FLAG
 from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError
 from tfcalc.printable import quoted
@@ -14,7 +14,7 @@ from tfcalc.zoo.transformer import Transformer
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Given, Settings
 
-SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
+SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *EDITS, *RUN))
 
 
 def blamed(settings: Settings, error: TfcalcError) -> TfcalcError:

@@ -24,8 +24,9 @@ class Option(NamedTuple):
     One of a ``pair`` takes two texts, which are one value with VERSUS between them.
 
     What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
-    have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``. One that runs the user's code is
-    not taken from a ``variable`` either. One whose flag is another's key ``answers_to`` its name alone.
+    have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``, and ``changes`` what it decides on.
+    One that runs the user's code is not taken from a ``variable`` either. One whose flag is another's key
+    ``answers_to`` its name alone.
 
     The help lists it in its ``group``, and on the first screen if it is in ``front``. A shell completes its value
     from its ``known`` words, or from what it ``offers``, a name of :data:`tfcalc.cli.completion.OFFERED`.
@@ -48,6 +49,7 @@ class Option(NamedTuple):
     most: int = LARGEST
     spreads: bool = False
     typed: str = ""
+    changes: str = "what is written or run"
     variable: bool = True
     replaces_file: bool = False
     pair: bool = False
@@ -130,7 +132,49 @@ READ_AS = (
     Option("offline", ("--offline",), "no network access, not even for a Hub id", switch=True, group="model"),
 )
 MODEL_FIELDS = tuple(of_fields(Transformer))
-MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS)
+EDITS = (
+    Option(
+        "n_experts",
+        ("--num-experts",),
+        "of a mixture: experts of each layer (--experts N means it, too)",
+        number=True,
+        group="model",
+        typed="--num-experts N",
+        changes="a model's config",
+        variable=False,
+    ),
+    Option(
+        "experts_per_token",
+        ("--active", "--num-experts-per-tok"),
+        "of a mixture: experts that each token goes through",
+        number=True,
+        group="model",
+        typed="--active N",
+        changes="a model's config",
+        variable=False,
+    ),
+    Option(
+        "windows",
+        ("--window",),
+        "of a config: keys that its layers see, in the first 5 of every 6 layers: 4096, 4096:5/6, none",
+        group="model",
+        typed="--window W:K/N",
+        changes="a model's config",
+        variable=False,
+    ),
+    Option(
+        "attention_kind",
+        ("--attention-kind",),
+        "of a config: other attention; mla:N is latent of this rank (--attention mla means it, too)",
+        ("mha", "mqa", "mla", "mla:N"),
+        group="model",
+        typed="--attention-kind KIND",
+        changes="a model's config",
+        variable=False,
+    ),
+)
+"""Changes of a named model's config, which the classic model has no fields for."""
+MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS, *EDITS)
 DEPTH = Option(
     "depth",
     ("--depth",),
@@ -211,6 +255,7 @@ SHOW = (
 )
 
 
+STEP_TIME = Option("step_time", ("--step-time",), "measured seconds of a step", amount=True)
 RANK = "16"
 """LoRA's rank where none is given: that of peft's own examples."""
 TUNING = (

@@ -5,6 +5,7 @@ A flag that means the same is taken, with hyphens or underscores. One that does 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -104,6 +105,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--kv-heads", "--num-query-groups"),
         **_as("--head-dim", "--kv-channels"),
         **_as("--gpus", "--world-size"),
+        **_as("--active", "--moe-router-topk"),
         "--recompute-granularity": Meaning(("--checkpointing",)),
         "--recompute-activations": Meaning(("--checkpointing",), "selective"),
         "--use-distributed-optimizer": Meaning(("--zero",), "1"),
@@ -166,12 +168,12 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
-OF_A_STEP = "type --tokens-per-second N: the tokens of a step over its seconds"
+OWN_MODULE = "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
-    "memory": {"--max": "--budget"},
-    "params": {"--budget": "--max"},
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--step-time": OF_A_STEP},
+    "memory": {"--max": "--budget", "--module": OWN_MODULE},
+    "params": {"--budget": "--max", "--module": OWN_MODULE},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--module": OWN_MODULE},
     "serve": {"--seq": "--context", "--batch": "--concurrency"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
@@ -180,6 +182,29 @@ OF_COMMAND = {
     },
 }
 """What an option of other commands is called in one: a limit on memory is a budget; or what to do instead of it."""
+
+BY_VALUE = {
+    "--experts": (re.compile(r"\d.*"), "--num-experts"),
+    "--attention": (re.compile(r"(?i)mha|mqa|mla(:\d+)?"), "--attention-kind"),
+}
+"""Options that say something of the workload by words, and what they say of a model by such a value instead."""
+
+
+def of_the_model(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """The words of a command line where options of BY_VALUE with a model's values are those of the model.
+
+    >>> of_the_model(["--experts=64", "--attention", "causal"], ("--num-experts", "--attention-kind"))
+    ['--num-experts=64', '--attention', 'causal']
+    """
+    found = list(words)
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        values, option = BY_VALUE.get(name, (None, ""))
+        said = value if equals else words[place + 1] if place + 1 < len(words) else ""
+        if values is not None and option in flags and values.fullmatch(said):
+            found[place] = f"{option}{equals}{value}"
+    return found
+
 
 IN_TRAINING = {"--train", "--lora", "--lora-r", "--lora-rank", "--qlora", "--optimizer", "--optim"}
 """Flags of training alone; ``--phase train`` says it, too."""

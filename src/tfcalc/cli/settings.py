@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.cli.commands import every
 from tfcalc.cli.messages import tell
-from tfcalc.cli.options import CONVENTIONS, MODEL, MODEL_FIELDS, TUNING, Option, keyed
+from tfcalc.cli.options import CONVENTIONS, EDITS, MODEL, MODEL_FIELDS, TUNING, Option, keyed
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
@@ -164,7 +164,7 @@ def _check_not_typed(option: Option, written: FileValue, file: SettingsFile) -> 
     flag = option.flags[0]
     raise BadFile(
         f"{file.path}:{line}: {written.key} {quoted(written.value)} cannot be set in a file: {flag} is taken from the "
-        "command line alone, as it decides on what is written or run",
+        f"command line alone, as it decides on {option.changes}",
         f"remove it, and type it: {option.typed}",
     )
 
@@ -331,10 +331,15 @@ class Settings:
         """The named model with the given sizes in the place of its own, or the classic one with them."""
         named = self.named = self.named or self._load()
         if isinstance(named, Transformer):
+            self.refuse((option.name for option in EDITS), "on the classic model", OF_CLASSIC, "name a model")
             return self.fill(named)
         # Settings files and variables describe the classic model; what overrides a config is typed.
         typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
         model = named.replaced(**{name: self.get(name) for name in typed})
+        if edits := {option.name: self.get(option.name) for option in EDITS if option.name in self.given}:
+            from tfcalc.configs.edits import edited  # few questions have any
+
+            model = edited(model, edits)
         with suppress(InvalidModel):  # which is told where the model is asked about
             for name in typed:
                 if field := model.unread(name):
@@ -394,6 +399,8 @@ class Settings:
 OF_PHASE = {"train": ("recompute", "recompute_modules", "early_stop"), "decode": ("cached",)}
 """Fields of a workload that no other phase can have."""
 MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
+OF_CLASSIC = {"windows": "give --pattern local:N", "attention_kind": "give --kv-heads N"}
+"""What the classic model has in the place of edits of a config."""
 
 
 def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -409,8 +416,8 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
             given[option.name] = Given(read(option, raw, called), FLAG, called)
         elif variable:
             if not option.variable:
-                fact = f"{variable} has no effect: {called} is taken from the command line alone, as it is run"
-                raise UsageError(fact, f"unset it, and type {option.typed}")
+                why = f"{called} is taken from the command line alone, as it decides on {option.changes}"
+                raise UsageError(f"{variable} has no effect: {why}", f"unset it, and type {option.typed}")
             with _unless_of_another(option, environ[variable], variable):
                 given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in written and option.flags:

@@ -233,6 +233,8 @@ def _text() -> str:
     return FILE.read_text(encoding="utf-8")
 
 
+SLIDING, FULL = "sliding_attention", "full_attention"
+"""Kinds of layers in ``layer_types``: with a window, and without."""
 MISSING = object()
 MOST_LAYERS = 10_000
 COUNT_LAYERS = ("layer", "layers", "depth", "num_hidden_groups", "inner_group_num")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,21 @@ SAME_AS = {
     "value_dim": ("v_head_dim",),
     "vocab_size": ("vocab_size", "padded_vocab_size"),
     "max_len": ("max_position_embeddings", "n_positions", "max_target_positions"),
+    "n_experts": (
+        "num_local_experts",
+        "num_experts",
+        "n_routed_experts",
+        "moe_num_experts",
+        "ffn_config.moe_num_experts",
+    ),
+    "experts_per_token": (
+        "num_experts_per_tok",
+        "num_experts_per_token",
+        "moe_topk",
+        "moe_k",
+        "top_k_experts",
+        "ffn_config.moe_top_k",
+    ),
 }
 """The config's names for what the command line and the library call a size."""
 
@@ -69,7 +85,7 @@ IN_PATHS = dict.fromkeys(map(ord, "[]."), "_")
 class HFModel:
     """The fields of a config.json, and the family that knows what they mean.
 
-    ``changed`` are sizes other than the file's, by the field's path; what is ``published`` stays beside ``data``, so
+    ``changed`` are fields other than the file's, by their path; what is ``published`` stays beside ``data``, so
     that a size that is changed twice is as if it were changed once. Those that were changed by a name of their ``own``
     no longer follow one that stands for several. ``instead`` puts other numbers (symbols, arrays) in the place of
     sizes; ``dtype_note`` says that its ``dtype`` is assumed. Raises UnknownModel for a ``model_type`` that no family
@@ -102,7 +118,7 @@ class HFModel:
         name: str = "",
         treated_as: str = "",
         instead: Mapping[str, Num] | None = None,
-        changed: Mapping[str, Num] | None = None,
+        changed: Mapping[str, object] | None = None,
         own: frozenset[str] = frozenset(),
         dtype_note: str = "",
     ) -> None:
@@ -112,12 +128,12 @@ class HFModel:
         self.published = data
         self.changed = dict(changed or {})
         self.own = own
-        self.data = with_sizes(data, self.changed) if changed else data
+        self.data = with_fields(data, self.changed) if changed else data
         self.dtype_note = dtype_note
         self.name = name
         self.treated_as = treated_as
         self.instead = dict(instead or {})
-        self.family = find(treated_as or data.get("model_type"))
+        self.family = find(treated_as or self.data.get("model_type"))
         self._read: ConfigRecord | None = None
         self._module: Module | None = None
         self._trees: dict[tuple[object, ...], Component] = {}
@@ -165,10 +181,19 @@ class HFModel:
         made._read, made._module = self.reading, module
         return made
 
-    def _with(self, instead: Mapping[str, Num], changed: Mapping[str, Num], own: frozenset[str]) -> HFModel:
+    def _with(self, instead: Mapping[str, Num], changed: Mapping[str, object], own: frozenset[str]) -> HFModel:
         """Return the model with these changes of its config."""
         same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
         return HFModel(self.published, instead=instead, changed=changed, own=own, **same)
+
+    def data_at(self, scope: str) -> Mapping[str, object]:
+        """The fields of the config that is nested at this path, or of the whole; none where there is no such one."""
+        inside = self.data.get(scope) if scope else self.data
+        return inside if isinstance(inside, Mapping) else {}
+
+    def edited(self, fields: Mapping[str, object]) -> HFModel:
+        """Return the model with these fields in the place of its config's, each by its path."""
+        return self._with(self.instead, {**self.changed, **fields}, self.own)
 
     def module(self) -> Module:
         """The model as a module that runs."""
@@ -240,11 +265,16 @@ class HFModel:
         return USUAL_LENGTH
 
     @property
+    def called(self) -> str:
+        """``llama-3-8b with num_hidden_layers 16``; ``""`` for a config without a name and without changes."""
+        said = {path: value for path, value in self.changed.items() if path not in ("model_type", "architectures")}
+        changes = ", ".join(f"{path} {_of_kinds(value)}" for path, value in said.items())
+        return " with ".join(part for part in (self.name or (changes and "config"), changes) if part)
+
+    @property
     def summary(self) -> str:
         """``llama-3-8b with num_hidden_layers 16: LlamaForCausalLM (llama)``."""
-        changes = ", ".join(f"{path} {size}" for path, size in self.changed.items())
-        called = " with ".join(part for part in (self.name or (changes and "config"), changes) if part)
-        called += ": " if called else ""
+        called = f"{self.called}: " if self.called else ""
         treated = f", treated as {self.treated_as}" if self.treated_as else ""
         return f"{called}{self.architecture} ({self.data.get('model_type')}{treated})"
 
@@ -319,7 +349,7 @@ class HFModel:
         return {
             "name": self.name,
             "architecture": self.architecture,
-            "changed": self.changed,
+            "changed": finite(self.changed),
             "config": finite(self.data),
             "defaults": finite(self.reading.assumed),
         }
@@ -378,6 +408,17 @@ def _brief(value: object) -> str:
     return text if len(text) <= 40 else "…"
 
 
+def _of_kinds(value: object) -> str:
+    """A value in a few words: of a list how often it has each.
+
+    >>> _of_kinds(["sliding_attention"] * 5 + ["full_attention"]), _of_kinds(None)
+    ('(5 sliding_attention, 1 full_attention)', 'null')
+    """
+    if isinstance(value, list):
+        return f"({', '.join(f'{count} {kind}' for kind, count in Counter(value).items())})"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def finite(value: object) -> object:
     """Return the value without infinities, which JSON lacks: an infinite time step is written as text."""
     if isinstance(value, Mapping):
@@ -394,10 +435,10 @@ KINDS = ("layers_block_type", "hybrid_override_pattern")
 """Fields that have a kind for each layer, beside those that end as the two above: lists, or a text of letters."""
 
 
-def with_sizes(data: Mapping[str, object], sizes: Mapping[str, Num]) -> dict[str, object]:
-    """The config with these sizes written into it; types of layers are cut, or begun again, to be as many as these."""
+def with_fields(data: Mapping[str, object], fields: Mapping[str, object]) -> dict[str, object]:
+    """The config with these fields written into it; types of layers are cut, or begun again, to be as many as these."""
     changed = dict(data)
-    for path, size in sizes.items():
+    for path, size in sorted(fields.items(), key=lambda field: field[0].endswith(COUNTS)):
         *scopes, name = path.split(".")
         inside = changed
         for scope in scopes:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from tfcalc.report.sheet import Cell, Sheet, Times, for_programs
+from tfcalc.report.sheet import Cell, Sheet, Times, for_programs, heading_for_programs
 from tfcalc.report.style import Style
 
 FORMULA = re.compile(r"[=@\t\r\uff1d\uff20]|[+\uff0b\uff0d-](?!\Z)")
@@ -25,7 +25,10 @@ def render(sheet: Sheet, style: Style) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     first = sheet.rows[0] if sheet.rows else []
-    headings = [defused(column.heading) for column in sheet.columns]
+    headings = [
+        defused(heading_for_programs(column.heading, (row[place] for row in sheet.rows if place < len(row))))
+        for place, column in enumerate(sheet.columns)
+    ]
     head = [
         heading
         for name, cell in zip_longest(headings, first)

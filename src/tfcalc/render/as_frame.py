@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.errors import Unavailable, UsageError, one_of
 from tfcalc.render import shown
-from tfcalc.report.sheet import Bytes, Cell, InUnit, Rounded, Share, Sheet, Short, Times, Tokens, for_programs
+from tfcalc.report.sheet import (
+    Bytes,
+    Cell,
+    InUnit,
+    Rounded,
+    Share,
+    Sheet,
+    Short,
+    Times,
+    Tokens,
+    for_programs,
+    heading_for_programs,
+)
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
@@ -51,9 +63,7 @@ def columns(sheet: Sheet) -> dict[str, list[object]]:
             found[_free("count", found)] = [cell.copies if isinstance(cell, Times) else None for cell in cells]
             found[_free("each", found)] = [cell.each if isinstance(cell, Times) else None for cell in cells]
         else:
-            unit = next((cell.unit for cell in cells if isinstance(cell, InUnit)), "")
-            heading = f"{column.heading.removesuffix(unit).strip()} bytes" if unit else column.heading
-            found[_free(heading, found)] = list(_alike(cells))
+            found[_free(heading_for_programs(column.heading, cells), found)] = list(_alike(cells))
     if sheet.paths:
         found[_free("path", found)] = list(sheet.paths)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -253,6 +253,16 @@ def for_programs(cell: Cell, style: Style) -> str:
             return str(cell.value)
         case _:
             return str(cell)
+
+
+def heading_for_programs(heading: str, cells: Iterable[Cell]) -> str:
+    """The heading of a column of these cells in the formats for programs, whose memory is in bytes.
+
+    >>> heading_for_programs("peak GiB", [None, InUnit(1024, "GiB")]), heading_for_programs("share", [Share(0.5)])
+    ('peak bytes', 'share')
+    """
+    unit = next((cell.unit for cell in cells if isinstance(cell, InUnit)), "")
+    return f"{heading.removesuffix(unit).strip()} bytes" if unit else heading
 
 
 def _spelt(cell: Factors, style: Style) -> str:

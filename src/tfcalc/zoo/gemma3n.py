@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import FULL, SLIDING, Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
@@ -24,7 +24,7 @@ from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import SANDWICH, head_dim, kv_heads
 from tfcalc.zoo.blocks.gemma import CAPPED, LayerInput, LayerVectors, SharingAttention, SharingDecoder
-from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, full_and_sliding, window
+from tfcalc.zoo.blocks.layers import LAYERS, LLAMA_NAMES, full_and_sliding, window
 
 
 class AltUp(Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfcalc.configs.config import Config, layer_named
+from tfcalc.configs.config import FULL, Config, layer_named
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -14,7 +14,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import SANDWICH
 from tfcalc.zoo.blocks.gemma import CAPPED, Beside, ScaledRouting, SharingAttention, SharingDecoder
-from tfcalc.zoo.blocks.layers import FULL, full_and_sliding
+from tfcalc.zoo.blocks.layers import full_and_sliding
 from tfcalc.zoo.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import FULL, SLIDING, Config
 from tfcalc.configs.family import family
 from tfcalc.nn.mixture import RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import dense_or_sparse
-from tfcalc.zoo.blocks.layers import FULL, SLIDING, windows
+from tfcalc.zoo.blocks.layers import windows
 
 
 @family("mellum")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import FULL, SLIDING, Config
 from tfcalc.configs.family import family
 from tfcalc.core import number
 from tfcalc.core.number import Num
@@ -18,7 +18,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.attention import GatedBehind
 from tfcalc.zoo.blocks.experts import mlp_types, routed, sparse_after
-from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, layer_types, multi_head, windows
+from tfcalc.zoo.blocks.layers import LAYERS, LLAMA_NAMES, layer_types, multi_head, windows
 
 
 class ScaledValues(Attention):

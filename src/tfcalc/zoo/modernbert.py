@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import SLIDING, Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
@@ -22,7 +22,6 @@ from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import decoders, encoders
 from tfcalc.zoo.blocks.layers import (
     LLAMA_NAMES,
-    SLIDING,
     full_and_sliding,
     gated,
     multi_head,

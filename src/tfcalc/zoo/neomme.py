@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import FULL, Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.nn.attention import Attention, attentions
@@ -20,7 +20,7 @@ from tfcalc.ops.select import row_sums
 from tfcalc.ops.shapes import copied, reshape, select, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.layers import FULL, LAYERS, one_module_per_kind, stack
+from tfcalc.zoo.blocks.layers import LAYERS, one_module_per_kind, stack
 
 WORDS, VALUES = "vectors of words", "values of words"
 

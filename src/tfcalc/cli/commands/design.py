@@ -19,6 +19,7 @@ from tfcalc.cli.commands.train import GPU, PACE, RATES, TOKENS, rates_of_file, s
 from tfcalc.cli.options import (
     COUNT,
     DTYPE,
+    EDITS,
     MODEL_ARGUMENT,
     MODEL_FIELDS,
     MODEL_OPTIONS,
@@ -254,7 +255,7 @@ def _cluster(settings: Settings) -> Cluster | None:
 def _like_a_decoder(settings: Settings) -> Settings:
     """The settings with a decoder of today as the family, where no model is named, nor a part of the classic one."""
     also = (*CALLED, "vocab_size", "offline")
-    classic = (option.name for option in (*READ_AS, *MODEL_FIELDS) if option.name not in also)
+    classic = (option.name for option in (*READ_AS, *MODEL_FIELDS, *EDITS) if option.name not in also)
     given = [settings.given[name] for name in (*CALLED, "vocab_size") if name in settings.given]
     if settings.model_name or any(name in settings.given for name in classic):
         return settings

@@ -20,7 +20,18 @@ from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_pe
 from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
-from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.options import (
+    COUNT,
+    DEPTH,
+    DTYPE,
+    EDITS,
+    MODEL_ARGUMENT,
+    MODEL_FIELDS,
+    MODEL_OPTIONS,
+    RUN,
+    SHOW,
+    Option,
+)
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -160,7 +171,7 @@ def of_concept(named: NamedConcept) -> Command:
             key: given for key, given in typed.items() if given.source == FLAG
         }
         settings = Settings(typed | asked, settings.named)
-        sized = any(option.name in settings.given for option in MODEL_FIELDS)
+        sized = any(option.name in settings.given for option in (*MODEL_FIELDS, *EDITS))
         if named.model or not (settings.model_name or sized):
             settings = settings.with_values(model=named.model or concept.model)
         model = f" {settings.model_name}" if settings.model_name else ""

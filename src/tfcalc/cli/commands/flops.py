@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.answers.flops import flops
 from tfcalc.cli.commands import Command, command
-from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
+from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, STEP_TIME, TUNING, Option
 from tfcalc.cli.output import at_most, code, within
 from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
     from tfcalc.answers.train import RunOnCard, Train
-    from tfcalc.answers.utilisation import Machines
     from tfcalc.model import Model
     from tfcalc.report import Report
     from tfcalc.report.answer import Answered
@@ -46,6 +46,7 @@ GPU = Option(
 )
 MACHINES = (
     RATE,
+    STEP_TIME._replace(help="measured seconds of a step of --batch x --seq tokens, in the place of a rate"),
     Option("per_gpu", ("--per-gpu",), "--tokens-per-second is per GPU", switch=True),
     GPU,
     Option("peak", ("--peak",), "dense FLOP/s of one GPU, such as 989e12 or 989T", amount=True),
@@ -144,34 +145,39 @@ def _timed(settings: Settings) -> RunOnCard | None:
 
 
 def _utilisation(settings: Settings) -> Answered:
-    from tfcalc.answers.utilisation import utilisation
+    from tfcalc.answers.utilisation import Machines, machines_of, utilisation
 
-    rate = settings.get("rate")
-    if rate is None:
+    rate, seconds = settings.get("rate"), settings.get("step_time")
+    if rate is not None and seconds is not None:
+        both = f"{settings.given['rate'].words} and {settings.given['step_time'].words}"
+        raise UsageError(f"{both} both say how fast it runs", "give one of them")
+    if rate is None and seconds is None:
         raise UsageError(
-            "--mfu needs a measured throughput", "add --tokens-per-second, of all GPUs together or --per-gpu"
+            "--mfu needs a measured throughput",
+            "add --tokens-per-second, of all GPUs together or --per-gpu, or --step-time",
         )
-    machines = _machines(settings)
+    peak, said = _peak(settings), (settings.get("gpus", 1), settings.get("precision", "bf16"))
+    machines = machines_of(peak, *said) if isinstance(peak, str) else Machines(peak, *said)
     settings.refuse(("convolutions",), "with --mfu, which counts what runs", {})
     model, run = _asked(settings)
+    if seconds is not None:
+        if "batch_size" not in settings.given:
+            raise UsageError("--step-time needs the sequences of a step", "add --batch N, of all GPUs together")
+        rate = value_of(run.batch_size * run.seq_len) / seconds
     by_gpu = settings.get("per_gpu", False)
     plan = settings.tuning()
     return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu, training=plan)
 
 
-def _machines(settings: Settings) -> Machines:
-    from tfcalc.answers.utilisation import Machines, machines_of
-
+def _peak(settings: Settings) -> str | float:
+    """The name of a GPU, or the peak of one as a number."""
     settings.choose("gpu", "peak")
     gpu, peak = settings.get("gpu"), settings.get("peak")
-    gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
     if gpu is not None and peak is not None:
         raise UsageError(f"--peak {peak:g} and --gpu {gpu[:80]} both set the peak", "leave one of them out")
-    if gpu is not None:
-        return machines_of(gpu, gpus, precision)
-    if peak is None:
+    if gpu is None and peak is None:
         raise UsageError("--mfu needs a peak", "add --gpu h100 or --peak 989e12")
-    return Machines(peak, gpus, precision)
+    return float(peak) if gpu is None else str(gpu)
 
 
 def _comparison(settings: Settings) -> Answered:

@@ -11,7 +11,7 @@ from tfcalc.answers.memory import memory_of
 from tfcalc.catalog import is_path
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands.plans import IN_BOTH, PLANS, SERVING, TRAINING, sound
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
+from tfcalc.cli.options import EDITS, MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Serving, Training
@@ -29,7 +29,7 @@ IN_TRAINING = (
     *(option for option in RUN if option.name == "gradient_checkpointing"),
 )
 """What changes the memory of training alone."""
-OF_MODELS = (*READ_AS, *MODEL_FIELDS)
+OF_MODELS = (*READ_AS, *MODEL_FIELDS, *EDITS)
 EACH = (*OF_MODELS, *SIZES, *IN_TRAINING, TRAIN, *PLANS)
 """What may be different for each model, or the same for all."""
 

@@ -6,7 +6,17 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, of_fields
+from tfcalc.cli.options import (
+    EDITS,
+    MODEL_ARGUMENT,
+    MODEL_FIELDS,
+    MODEL_OPTIONS,
+    READ_AS,
+    SHOW,
+    UNITS,
+    Option,
+    of_fields,
+)
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.model import default_run
 from tfcalc.workload import Workload
@@ -37,7 +47,7 @@ def answer(settings: Settings) -> Overview:
 def as_typed(settings: Settings) -> str:
     """The model and its options, as they are written in the commands that an overview names."""
     words = [settings.model_name] if settings.model_name else []
-    for option in (*READ_AS, *MODEL_FIELDS):
+    for option in (*READ_AS, *MODEL_FIELDS, *EDITS):
         given = settings.given.get(option.name)
         if given and given.source == FLAG:
             words += (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
-from tfcalc.cli.options import MODEL_FIELDS, RUN, Option
+from tfcalc.cli.options import EDITS, MODEL_FIELDS, RUN, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.verify.module_file import examined, read_arguments, read_inputs, split_place
 from tfcalc.verify.module_sizes import sizes
@@ -88,7 +88,10 @@ def _refuse(settings: Settings, others: Iterable[str]) -> None:
         settings.refuse(OF_PASS, "beside --inputs", {})
     if not settings.get("against") and settings.model_name is None:
         settings.refuse(
-            (option.name for option in MODEL_FIELDS if option.name != "d_model"), "without --against", {}, "add it"
+            (option.name for option in (*MODEL_FIELDS, *EDITS) if option.name != "d_model"),
+            "without --against",
+            {},
+            "add it",
         )
 
 

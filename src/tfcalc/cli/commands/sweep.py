@@ -22,6 +22,7 @@ from tfcalc.cli.options import (
     CONVENTIONS,
     COUNT,
     DTYPE,
+    EDITS,
     MODEL_ARGUMENT,
     MODEL_FIELDS,
     MODEL_OPTIONS,
@@ -174,7 +175,7 @@ def _several(settings: Settings) -> dict[str, Sequence[int]]:
 def _over(settings: Settings, text: str) -> tuple[str, Sequence[int]]:
     """The size that --over names, and its values."""
     key, equals, spread = text.partition("=")
-    known = keyed(option for option in (*MODEL_FIELDS, *RUN) if option.number)
+    known = keyed(option for option in (*MODEL_FIELDS, *EDITS, *RUN) if option.number)
     key = key.strip().removeprefix("--").replace("-", "_")
     if key not in known:
         raise UsageError(f"--over {quoted(key)} is not a size", nearest(key, known))

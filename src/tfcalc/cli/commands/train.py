@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command, fit
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_STEPS, SHOW, Option
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_STEPS, SHOW, STEP_TIME, Option
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
@@ -43,7 +43,7 @@ PACE = (
     Option(
         "rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True, front=True
     ),
-    Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
+    STEP_TIME,
 )
 RATES = Option(
     "rates",

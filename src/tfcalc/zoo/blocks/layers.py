@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import SLIDING, Config
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
@@ -22,7 +22,6 @@ FUSED = ("gate_up_proj", "down_proj")
 """Of one whose gate and input one map makes."""
 
 
-SLIDING, FULL = "sliding_attention", "full_attention"
 LAYERS = "num_hidden_layers"
 
 
