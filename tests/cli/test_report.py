@@ -167,7 +167,7 @@ def test_reports_of_presets(tfcalc: Program, tmp_path: Path, preset: str) -> Non
 
 def test_a_section_that_cannot_be_made_says_why(tfcalc: Program, tmp_path: Path) -> None:
     _, read = report(tfcalc, tmp_path, "vit-base-patch16-224")
-    assert "Not there: ViTForImageClassification does not generate text" in read.text
+    assert "Left out: ViTForImageClassification does not generate text" in read.text
 
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"

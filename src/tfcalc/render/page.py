@@ -81,7 +81,7 @@ def _figure(section: PageSection, place: int) -> str:
 
 
 def _numbers(section: PageSection, style: Style) -> str:
-    """Where the numbers come from: closed until a number is clicked, which browsers open for a link into it."""
+    """Origins of the numbers: closed until a number is clicked, which browsers open for a link into it."""
     if not section.opened:
         return ""
     told = "".join(_opened(one, style) for one in section.opened)
@@ -151,7 +151,7 @@ def _bar(cell: Cell) -> str:
 
 
 def _data(data: Mapping[str, object]) -> str:
-    """All answers as JSON, for programs: a block of data, which no browser runs."""
+    """Answers as JSON, for programs: a block of data, which no browser runs."""
     text = json.dumps(data, separators=(",", ":"))
     inside = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="answers">{inside}</script>\n'

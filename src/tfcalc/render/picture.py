@@ -292,7 +292,7 @@ def identity(path: str) -> str:
 
 
 def anchor(path: str) -> str:
-    """The same as an address has it.
+    """Path of a number as an address has it.
 
     >>> anchor("memory.components.buffers and inputs.bytes")
     'memory.components.buffers_and_inputs.bytes'

@@ -98,7 +98,7 @@ def of_breakdown(answer: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
 
 
 def _entries(entry: Entry, keys: Keys) -> Iterator[tuple[Keys, Entry]]:
-    """Each entry with the keys that lead to it, parents first: parts by their names, where these tell them apart."""
+    """Yield each entry with the keys that lead to it, parents first: parts by name, where these tell them apart."""
     yield keys, entry
     names = [part.name for part in entry.parts]
     for place, part in enumerate(entry.parts):
@@ -237,7 +237,7 @@ def on_several_gpus(settings: Settings) -> bool:
 
 
 def gpus_of(settings: Settings) -> int:
-    """How many GPUs --gpu names; 1 where it was not given."""
+    """Number of GPUs that --gpu names; 1 where it was not given."""
     return parse_gpu(str(settings.get("gpu", ONE_GPU)))[0]
 
 
@@ -349,7 +349,7 @@ PARTS = (
 
 
 class AnsweredLine(NamedTuple):
-    """What a command line answered, or why it did not."""
+    """Answer of a command line, or why it did not."""
 
     line: str
     answer: Any
@@ -383,7 +383,7 @@ class MadeKeys(Record):
 
 
 class ModelReport(Answer):
-    """What commands answer about one model."""
+    """Answers of commands about one model, on one page."""
 
     command = "report"
     about = "What the other commands answer about a model, as its report shows it."
@@ -475,7 +475,7 @@ class ModelReport(Answer):
         made = self._by_part[part.name]
         section = PageSection(part.name, part.title, part.about, made.line)
         if made.error:
-            return section._replace(missing=f"Not there: {made.error}")
+            return section._replace(missing=f"Left out: {made.error}")
         sheet, answer = part.laid_out(made.answer), made.answer
         opened = tuple(_opened(answer, part.opens))
         there = {one.path for one in opened}
@@ -534,7 +534,7 @@ def _numbers(value: object, passed: Keys) -> Iterator[Keys]:
 
 
 def assumptions(sections: Iterable[PageSection]) -> PageSection:
-    """What the answers of these sections assume, in full, and what they do not count."""
+    """Assumptions of these sections in full, and what they do not count."""
     rows: list[list[str | None]] = []
     for one in sections:
         if one.sheet is not None and one.sheet.columns:
