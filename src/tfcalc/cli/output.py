@@ -72,6 +72,8 @@ def _beside(target: str) -> Iterator[BinaryIO]:
     A pipe and a device are written themselves, and so is a file in a folder that takes no other.
     """
     place = os.path.realpath(target)
+    if os.path.islink(place):  # in a loop, which it is left in
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     before = os.stat(place) if os.path.exists(place) else None
     if before and not (stat.S_ISREG(before.st_mode) and os.access(os.path.dirname(place), os.W_OK)):
         with open(place, "wb") as file:

@@ -256,11 +256,7 @@ def for_programs(cell: Cell, style: Style) -> str:
 
 
 def heading_for_programs(heading: str, cells: Iterable[Cell]) -> str:
-    """The heading of a column of these cells in the formats for programs, whose memory is in bytes.
-
-    >>> heading_for_programs("peak GiB", [None, InUnit(1024, "GiB")]), heading_for_programs("share", [Share(0.5)])
-    ('peak bytes', 'share')
-    """
+    """The heading of a column of these cells in the formats for programs, whose memory is in bytes: ``peak bytes``."""
     unit = next((cell.unit for cell in cells if isinstance(cell, InUnit)), "")
     return f"{heading.removesuffix(unit).strip()} bytes" if unit else heading
 

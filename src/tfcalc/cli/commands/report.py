@@ -62,7 +62,7 @@ GPU = Option(
 RUN = tuple(of_fields(Workload, "batch_size", "seq_len", "recompute"))
 
 
-class Asked(NamedTuple):
+class ReportPart(NamedTuple):
     """A section as it is asked: the ``words`` of its command line, in which braces stand for what was typed.
 
     ``otherwise`` are the words for a model of which these are refused, ``takes`` the report's options that go to it.
@@ -244,7 +244,7 @@ def gpus_of(settings: Settings) -> int:
 # --- the sections
 
 PARTS = (
-    Asked(
+    ReportPart(
         "overview",
         "At a glance",
         "overview {model}",
@@ -254,7 +254,7 @@ PARTS = (
         opens=lambda _: True,
         links=of_overview,
     ),
-    Asked(
+    ReportPart(
         "cards",
         "Which GPUs hold it",
         "overview {model}",
@@ -262,7 +262,7 @@ PARTS = (
         takes=("batch_size", "seq_len", "recompute"),
         laid_out=cards,
     ),
-    Asked(
+    ReportPart(
         "fit",
         "Can it be trained on this GPU",
         "fit {model} --gpu {gpu}",
@@ -270,7 +270,7 @@ PARTS = (
         takes=("batch_size", "seq_len", "recompute"),
         asked=on_one_gpu,
     ),
-    Asked(
+    ReportPart(
         "plan",
         "Training over these GPUs",
         "plan {model} --gpu {gpu} --global-batch-size {sequences}",
@@ -278,7 +278,7 @@ PARTS = (
         takes=("seq_len",),
         asked=on_several_gpus,
     ),
-    Asked(
+    ReportPart(
         "params",
         "Parameters",
         f"params {{model}} {DEEPEST}",
@@ -288,7 +288,7 @@ PARTS = (
         opens=lambda keys: keys[-1].endswith("params"),
         links=of_breakdown,
     ),
-    Asked(
+    ReportPart(
         "flops",
         "FLOPs",
         f"flops {{model}} {DEEPEST}",
@@ -299,7 +299,7 @@ PARTS = (
         opens=lambda keys: keys[-1].endswith("flops"),
         links=of_breakdown,
     ),
-    Asked(
+    ReportPart(
         "growth",
         "FLOPs over sequence length",
         "plot {model} --over seq=1k..256k:x2",
@@ -309,7 +309,7 @@ PARTS = (
         pictures=charted,
         opens=lambda keys: keys[0] == "crossings",
     ),
-    Asked(
+    ReportPart(
         "memory",
         "Memory over a training step",
         "memory {model} --train --timeline",
@@ -320,14 +320,14 @@ PARTS = (
         links=of_timeline,
         laid_out=beside_picture,
     ),
-    Asked(
+    ReportPart(
         "cache",
         "Cache over context",
         "sweep {model} --of cache --context {shortest}..{longest}:x2",
         "What one request keeps of the tokens that it has read.",
         pictures=charted,
     ),
-    Asked(
+    ReportPart(
         "serve",
         "Serving",
         "serve {model} --gpu {gpu}{fewest} --curve",
@@ -338,7 +338,7 @@ PARTS = (
         links=of_curve,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
     ),
-    Asked(
+    ReportPart(
         "formulas",
         "Formulas",
         "formula --model {model}",
@@ -395,7 +395,7 @@ class ModelReport(Answer):
         self.typed = as_typed(settings)
 
     @property
-    def parts(self) -> tuple[Asked, ...]:
+    def parts(self) -> tuple[ReportPart, ...]:
         """The sections that are asked for."""
         return tuple(part for part in PARTS if part.asked(self.settings))
 
@@ -431,7 +431,7 @@ class ModelReport(Answer):
             return AnsweredLine(line, None, error)
         return AnsweredLine(line, answer)
 
-    def line(self, part: Asked, words: str) -> str:
+    def line(self, part: ReportPart, words: str) -> str:
         """The command line of a section."""
         longest = self.model.longest
         longest = longest if isinstance(longest, int) else LONGEST
@@ -471,7 +471,7 @@ class ModelReport(Answer):
         found = tuple(self._section(part) for part in self.parts)
         return (*found, assumptions(found))
 
-    def _section(self, part: Asked) -> PageSection:
+    def _section(self, part: ReportPart) -> PageSection:
         made = self._by_part[part.name]
         section = PageSection(part.name, part.title, part.about, made.line)
         if made.error:
