@@ -94,14 +94,18 @@ def answers(data: str) -> dict[str, dict[str, Any]]:
 
 def number(answer: Any, keys: list[str]) -> int | float:
     """The number of an answer at these keys, of which some are names of a list's parts."""
-    for key in keys:
+    while keys:
+        key, taken = keys[0], 1
+        if isinstance(answer, dict) and key not in answer and "parts" in answer:
+            answer = answer["parts"]
         if isinstance(answer, list):
-            named = [one for one in answer if isinstance(one, dict) and key in (one.get("name"), one.get("phase"))]
-            answer = named[0] if len(named) == 1 else answer[int(key)]
-        elif key not in answer and "parts" in answer:
-            (answer,) = [part for part in answer["parts"] if part["name"] == key]
+            named = {one.get("name", one.get("phase")): one for one in answer if isinstance(one, dict)}
+            spelled = {".".join(keys[:count]): count for count in range(len(keys), 0, -1)}  # names may have dots
+            found = next((name for name in spelled if name in named), None)
+            answer, taken = (named[found], spelled[found]) if found else (answer[int(key)], 1)
         else:
             answer = answer[key]
+        keys = keys[taken:]
     assert isinstance(answer, int | float)
     return answer
 

@@ -22,11 +22,12 @@ def test_the_first_line_has_hours_and_money(quick: Quick) -> None:
 
 
 @pytest.mark.long
-def test_presets_on_cards_answer_or_refuse_in_a_line() -> None:
+def test_presets_on_cards_answer_or_refuse_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """120 of the 1,200 questions of tests.laws.train_grid: each preset in full, by LoRA and by QLoRA, on three GPUs.
 
     A band where runs on such a GPU are known; else a floor or a refusal that says why.
     """
+    monkeypatch.setenv("COLUMNS", "200")  # a line of an answer, however long
     cases = list(drawn())
     assert len(set(PRESETS)) == 40
     assert {(case.preset, case.mode) for case in cases} == {(name, mode) for name in PRESETS for mode in MODES}
