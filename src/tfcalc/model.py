@@ -97,7 +97,12 @@ class Model(Sized, Protocol):
 
 def default_run(model: Model) -> Workload:
     """Return a workload of one sequence of the model's usual length, or of as many tokens as it can read."""
-    return Workload(seq_len=shortened(model.usual_length, model))
+    return Workload(seq_len=default_length(model))
+
+
+def default_length(model: Model) -> int:
+    """Return the tokens of a sequence where none are asked for: the usual ones, or as many as the model can read."""
+    return shortened(model.usual_length, model)
 
 
 def shortened(length: int, model: Model) -> int:

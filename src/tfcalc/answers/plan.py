@@ -23,7 +23,7 @@ from tfcalc.answers.plan_question import PlanQuestion, modules_again
 from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
-from tfcalc.model import shortened
+from tfcalc.model import default_length
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
@@ -433,7 +433,7 @@ def plan(
             card=named(name)[0],
             gpus=counted,
             sequences=sequences,
-            length=shortened(model.usual_length, model) if seq_len is None else int(seq_len),
+            length=default_length(model) if seq_len is None else int(seq_len),
             fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
             stack=one_of("stack", stack, dict.fromkeys(STACKS)),
             precision=precision,

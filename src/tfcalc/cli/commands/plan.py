@@ -16,7 +16,7 @@ from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
-from tfcalc.model import shortened
+from tfcalc.model import default_length
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, Values, WrittenLayout
 from tfcalc.timing.rates import STACKS
@@ -200,7 +200,7 @@ def _question(settings: Settings) -> PlanQuestion:
     if days is not None and (counted > 1 or "gpus" in settings.given):
         raise UsageError(f"--budget-days finds the number of GPUs, and {gpus:,} are given", "leave one of them out")
     model = settings.model()
-    length = int(settings.get("seq_len") or shortened(model.usual_length, model))
+    length = int(settings.get("seq_len") or default_length(model))
     rates = rates_of_file(settings)
     stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):
