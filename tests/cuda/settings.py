@@ -29,6 +29,7 @@ class Setting:
     targets: str = TARGETS
     base: str = ""
     backend: str = "auto"
+    compiled: bool = False
 
     @property
     def name(self) -> str:
@@ -40,6 +41,7 @@ class Setting:
             self.base: self.base,
             self.backend: self.backend != "auto",
             self.loop: self.loop != "trainer",
+            "compiled": self.compiled,
         }
         named = [self.model, self.precision, self.kernel, f"b{self.batch}", f"l{self.seq}"]
         return "-".join([*named, *(word for word, is_set in further.items() if is_set)])
@@ -58,12 +60,13 @@ class Setting:
             **({"--base-weights": self.base} if self.base else {}),
             **({"--backend": self.backend} if self.backend != "auto" else {}),
         }
-        return ["memory", self.model, "--train", *(str(word) for option in asked.items() for word in option)]
+        switches = ["--compile"] * self.compiled
+        return ["memory", self.model, "--train", *(str(word) for option in asked.items() for word in option), *switches]
 
 
 def settings() -> list[Setting]:
     """All runs: each precision with each kernel; then checkpointing, lengths where scores are most, loops, and LoRA."""
-    return [*_plain(), *_further(), *_of_sizes_in_use()]
+    return [*_plain(), *_further(), *_of_sizes_in_use(), *_of_models_kept_apart(), *_compiled()]
 
 
 def _plain() -> Iterator[Setting]:
@@ -149,3 +152,54 @@ def _of_sizes_in_use() -> Iterator[Setting]:
         yield adapted(model, batch, seq, checkpointing=checkpointing, base="nf4-dq")
     for model, batch, seq in (("llama-3.2-1b", 4, 2048), ("qwen2.5-0.5b", 8, 2048)):
         yield Setting(model, "bf16", "flash", batch, seq, backend="fused")
+
+
+def _of_models_kept_apart() -> Iterator[Setting]:
+    """Models of which no other run here is: rates that were fitted to those are held against these."""
+    for model, batch, seq, checkpointing in (
+        ("opt-125m", 16, 512, False),
+        ("pythia-160m", 16, 1024, False),
+        ("gpt2-large", 4, 1024, False),
+        ("pythia-410m", 8, 2048, True),
+        ("opt-1.3b", 4, 1024, False),
+        ("tinyllama-1.1b", 4, 2048, False),
+        ("falcon3-1b-base", 2, 2048, False),
+        ("olmo-2-0425-1b", 4, 2048, False),
+        ("stablelm-2-zephyr-1-6b", 2, 2048, True),
+        ("qwen3-0.6b", 8, 1024, False),
+        ("gemma-3-1b-it", 4, 1024, False),
+        ("granite-3.1-1b-a400m-instruct", 4, 1024, False),
+        ("phi-2", 2, 1024, True),
+        ("pythia-2.8b", 1, 2048, True),
+        ("starcoder2-3b", 1, 2048, True),
+        ("smollm3-3b", 2, 4096, True),
+        ("qwen3-4b", 1, 2048, True),
+    ):
+        yield Setting(model, "bf16", "flash", batch, seq, checkpointing)
+    for model, batch, seq in (
+        ("bert-base-uncased", 32, 128),
+        ("bert-large-uncased", 16, 512),
+        ("roberta-base", 16, 512),
+        ("t5-base", 8, 512),
+    ):
+        yield Setting(model, "bf16-mixed", "eager", batch, seq)
+    for model, batch, seq, checkpointing in (
+        ("qwen3-0.6b", 8, 1024, False),
+        ("mistral-7b-v0.1", 2, 2048, False),
+        ("llama-2-7b", 4, 1024, False),
+        ("qwen3-8b", 4, 1024, True),
+        ("qwen2.5-14b", 1, 2048, True),
+        ("qwen1.5-moe-a2.7b", 2, 1024, True),
+    ):
+        yield Setting(model, "bf16", "flash", batch, seq, checkpointing, lora=16, targets=ALL_LINEAR)
+
+
+def _compiled() -> Iterator[Setting]:
+    """Each layer and the loss compiled, as torchtune and torchtitan do."""
+    for model, batch, checkpointing in (
+        ("llama-3.2-1b", 4, False),
+        ("llama-3.2-1b", 4, True),
+        ("qwen2.5-0.5b", 4, False),
+        ("llama-3-8b", 1, True),
+    ):
+        yield Setting(model, "bf16", "flash", batch, 2048, checkpointing, compiled=True)

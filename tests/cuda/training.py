@@ -139,8 +139,17 @@ def prepared(setting: Setting, config: Mapping[str, Any], device: str) -> tuple[
         import_module("liger_kernel.transformers")._apply_liger_kernel_to_instance(model=model)
     if setting.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+    if setting.compiled:
+        compile_layers(model)
     ids = torch.randint(0, config["vocab_size"], (setting.batch, setting.seq), device=device)
     return model.train(), {"input_ids": ids, "labels": ids.clone()}
+
+
+def compile_layers(model: Any) -> None:
+    """Compile each layer and the loss, as torchtune (training/_compile.py) and torchtitan (parallelize_llama) do."""
+    for layer in model.model.layers:
+        layer.compile()
+    model.loss_function = torch.compile(model.loss_function)
 
 
 def adapt(model: Any, setting: Setting) -> None:
