@@ -161,7 +161,7 @@ def recorded(cases: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for case in cases:
         try:
             yield {**asdict(machine()), **versions, **measured(case)}
-        except Exception as error:  # noqa: BLE001  # one case that cannot be is none of the others'
+        except Exception as error:  # one case that cannot be is none of the others'
             yield {**case, "error": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
 
 
