@@ -355,3 +355,10 @@ def test_the_maps_of_8_bit_states_are_a_part_of_the_optimizer() -> None:
     states = next(part for part in whole["components"] if part["name"] == "optimizer")
     assert sum(part["bytes"] for part in states["parts"]) == states["bytes"]
     assert states["parts"][-1]["bytes"] == 2 * 256 * 4
+
+
+def test_what_is_asked_of_no_gpu_is_no_model_that_fits_on_none() -> None:
+    """An option without effect was refused on each GPU, and the answer was "does not fit on any GPU"."""
+    run = Workload(phase="train", experts="all")
+    with pytest.raises(tfcalc.UsageError, match="--experts all has no effect"):
+        tfcalc.train("electra-base-generator", 7, run, step_time=1e-5).to_dict()

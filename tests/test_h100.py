@@ -1,4 +1,7 @@
-"""One H100, on which training steps, batches near its limit, and generation were run (tests/cuda), beside tfcalc."""
+"""Two H100s and an H200, on which training steps, batches near the limit, and generation were run, beside tfcalc.
+
+What ran is in tests/cuda. Of the files ``h100-again.jsonl`` has runs of ``h100.jsonl`` on another machine.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,16 @@ Row = dict[str, Any]
 SMALL = 6 * 10**9
 """Below these bytes of a peak the rests that the allocator leaves at its blocks (1 MiB each at most) exceed 1 %."""
 
+FILES = ("h100", "h100-again", "h200")
+NEARLY = 2e-4
+"""How far off saved bytes may be where routing is random, or compiled code saves its random state."""
+
 
 def _by_setting() -> dict[str, list[Row]]:
     found = defaultdict(list)
-    for row in recorded("memory/h100.jsonl"):
-        found[row["run"].partition(",")[0]].append(row)
+    for file in FILES:
+        for row in recorded(f"memory/{file}.jsonl"):
+            found[f"{file}: {row['run'].partition(',')[0]}"].append(row)
     return found
 
 
@@ -32,12 +40,33 @@ def test_a_training_step_takes_what_is_said(name: str) -> None:
     """What is saved to the byte; what is allocated within 1 %; and no figure above the band that is printed."""
     found: dict[str, Compared] = {row["quantity"]: compared(run_of(row)) for row in SETTINGS[name]}
     if "saved" in found:
-        assert found["saved"].predicted == found["saved"].run.bytes
+        near = NEARLY if "granite" in name or "compiled" in name else 0
+        assert found["saved"].predicted == pytest.approx(found["saved"].run.bytes, rel=near, abs=0)
     peak = found["allocated"]
     assert peak.error is not None
     assert abs(peak.error) <= (0.01 if peak.run.bytes > SMALL else 0.065)
     for quantity in set(found) - {"saved"}:
         assert found[quantity].run.bytes <= found[quantity].high, quantity
+
+
+@pytest.mark.parametrize(
+    "row", recorded("memory/h100-preference.jsonl"), ids=lambda row: f"{row['method']}-{row['model']}"
+)
+def test_a_step_of_trl_takes_what_is_said(row: Row) -> None:
+    """TRL 1.16 as it is, with peft's adapters in fp32; prompts and masks of GRPO are not counted."""
+    asked = ["--method", row["method"], "--batch", str(row["batch"])]
+    if row["method"] == "grpo":
+        asked += ["--max-prompt-length", str(row["prompt"]), "--num-generations", str(row["group"])]
+        asked += ["--beta", str(row.get("beta", 0))]
+    else:
+        asked += ["--seq", str(row["prompt"] + row["completion"])]
+    kind = ("--checkpointing", "full" if row["checkpointing"] else "none", "--precision", "bf16")
+    lora = ("--lora", str(row["lora"])) if row.get("lora") else ()
+    answer, error = answered(
+        ("memory", row["model"], "--train", *asked, "--max-completion-length", str(row["completion"]), *kind, *lora)
+    )
+    assert not error
+    assert answer["peak_bytes"] == pytest.approx(row["allocated"], rel=0.025 if row["method"] == "grpo" else 0.008)
 
 
 @pytest.mark.one_in(12)

@@ -117,7 +117,8 @@ def resolve_plan(model: Model, plan: Training) -> Training:
     plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
     if plan.lora is not None and plan.lora_dtype == AUTO:
         by = precision(plan.precision)
-        plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)
+        of_peft = FP32.name if plan.by_trl else by.adapted  # peft casts the adapters of 16-bit models up
+        plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else of_peft)
     return plan
 
 

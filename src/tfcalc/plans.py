@@ -134,7 +134,7 @@ class Training(Described):
     )
     dora: bool = choice("DoRA: LoRA with a trained magnitude per output", "--dora/--no-dora", default=False)
     lora_dtype: str = choice(
-        "number format of the adapters; auto: fp32 under autocast, as peft has them, else that of the weights",
+        "number format of the adapters; auto: fp32 under autocast and by TRL, as peft has them, else the weights'",
         "--lora-dtype",
         default=AUTO,
         known=(AUTO, "fp32", "bf16", "fp16"),
@@ -273,6 +273,11 @@ class Training(Described):
     def megatron(self) -> bool:
         """True if the code is Megatron-LM's, today's or the paper's: layers are shared by its rules."""
         return self.backend.startswith("megatron")
+
+    @property
+    def by_trl(self) -> bool:
+        """Return whether TRL's trainers run the step, which are those of the other methods."""
+        return self.method != SFT
 
     @property
     def of_2022(self) -> bool:

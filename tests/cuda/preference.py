@@ -80,7 +80,7 @@ def built(name: str) -> Any:
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class Watch(transformers.TrainerCallback):  # type: ignore[misc]
+class Watch(transformers.TrainerCallback):
     """The peak of all steps but the first, and the seconds of each."""
 
     def __init__(self) -> None:

@@ -167,7 +167,6 @@ def _of_models_kept_apart() -> Iterator[Setting]:
         ("olmo-2-0425-1b", 4, 2048, False),
         ("stablelm-2-zephyr-1-6b", 2, 2048, True),
         ("qwen3-0.6b", 8, 1024, False),
-        ("gemma-3-1b-it", 4, 1024, False),
         ("granite-3.1-1b-a400m-instruct", 4, 1024, False),
         ("phi-2", 2, 1024, True),
         ("pythia-2.8b", 1, 2048, True),
@@ -177,10 +176,10 @@ def _of_models_kept_apart() -> Iterator[Setting]:
     ):
         yield Setting(model, "bf16", "flash", batch, seq, checkpointing)
     for model, batch, seq in (
-        ("bert-base-uncased", 32, 128),
         ("bert-large-uncased", 16, 512),
         ("roberta-base", 16, 512),
-        ("t5-base", 8, 512),
+        ("modernbert-base", 16, 512),
+        ("gemma-3-1b-it", 4, 1024),
     ):
         yield Setting(model, "bf16-mixed", "eager", batch, seq)
     for model, batch, seq, checkpointing in (

@@ -61,6 +61,35 @@ def test_a_gradient_that_something_else_waits_for_is_not_written_over(side_by_si
     assert most_in_backward(tape, loss) == (3 if side_by_side else 2) * SIZE + 8
 
 
+def test_nothing_is_added_to_a_view_in_place() -> None:
+    """As a product hands on of its matrix's gradient: tests/test_h100.py has tied models that ran."""
+    tape = Tape(MemoryTracker())
+    first, second = tape.new((1000,), "float32"), tape.new((1000,), "float32")
+    assert tape.sum_of(first, second) is first
+    first.is_view = True
+    assert tape.sum_of(first, second) not in (first, second)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("uses", ["tied", "products", "tables"])
+def test_torch_adds_to_no_view_in_place(uses: str) -> None:
+    """Whether torch's profiler sees ``add`` or ``add_`` where two gradients of a matrix meet."""
+    torch = pytest.importorskip("torch")
+    functional, matrix = torch.nn.functional, torch.randn(50, 8, requires_grad=True)
+    words, vectors = torch.arange(6), torch.randn(6, 8)
+    tables = [functional.embedding(words, matrix) for _ in range(2)]
+    products = [functional.linear(vectors, matrix) for _ in range(2)]
+    loss = {
+        "tied": functional.linear(tables[0], matrix).sum(),
+        "products": (products[0] * products[1]).sum(),
+        "tables": (tables[0] * tables[1]).sum(),
+    }[uses]
+    with torch.profiler.profile(record_shapes=True) as profiled:
+        loss.backward()
+    sums = [event.name for event in profiled.events() if [50, 8] in event.input_shapes and "aten::add" in event.name]
+    assert sums == {"tied": ["aten::add"], "products": ["aten::add"], "tables": ["aten::add_"]}[uses]
+
+
 @pytest.mark.torch
 def test_torch_adds_gradients_to_the_first() -> None:
     """The memory of torch's own profiler, of a weight that is used three times, on real tensors."""

@@ -24,7 +24,7 @@ from tfcalc.search.gpus import NO, SAID, Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
-from tfcalc.timing.step import Layouts, StepTime, WeightBytes
+from tfcalc.timing.step import EagerWork, Layouts, StepParts, StepTime, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import step_run, with_method
@@ -48,7 +48,7 @@ ESTIMATED_FORMATS = ("bf16", "fp16")
 MEGATRON, COMPILED = "megatron", "fsdp"
 STACKS = {
     MEGATRON: "Megatron-LM",
-    EAGER: "transformers on one H100",
+    EAGER: "transformers on an H100 or H200",
     COMPILED: "PyTorch FSDP trainers",
 }
 """Whose rates stand for which code: compiled code is as FSDP trainers have it."""
@@ -219,18 +219,23 @@ class RunOnCard(VerdictOnCard):
         experts = any(layer.experts for layer in self.work.layers)
         alone, file = self.gpus == 1, self.question.rates
         band = band_for(machine.generation, self.stack, file, experts=experts, alone=alone)
-        return Estimate(self._seconds(machine, rates), band)
+        return Estimate(float(self._parts(machine, rates).seconds), band)
 
-    def seconds_by(self, known: Mapping[str, Any]) -> float:
+    def parts_by(self, known: Mapping[str, Any]) -> StepParts:
         """Return the seconds of a step by a table of rates."""
         machine = machine_of(self.accelerator)
         assert machine is not None
-        return self._seconds(machine, rates_of(machine.generation, self.stack, known))
+        return self._parts(machine, rates_of(machine.generation, self.stack, known))
 
-    def _seconds(self, machine: Machine, rates: Rates) -> float:
+    def _parts(self, machine: Machine, rates: Rates) -> StepParts:
         if self.resolved[0].kernel in SCORES:
             rates = rates._replace(eager_attention=True)
-        return float(StepTime(self.work, machine, rates, weights=self.weights).parts(self.layout).seconds)
+        return StepTime(self.work, machine, rates, weights=self.weights, eager=self.eager).parts(self.layout)
+
+    @cached_property
+    def eager(self) -> EagerWork | None:
+        """Work of a step whose code runs operation by operation; None where it is compiled, or Megatron-LM's."""
+        return EagerWork(*self.peaks.made(*self.resolved)) if self.stack == EAGER else None
 
     @cached_property
     def layout(self) -> Layouts:
@@ -436,8 +441,10 @@ class Train(Answer):
         """The run on each of the GPUs on which it fits, the cheapest first, then the fastest."""
         peaks = Peaks(self.question.model)
         found = [RunOnCard(self.question, *each, peaks, grows=False) for each in cards_of(self.question.cards)]
-        kept = [one for one in found if one.answers and one.possible]
-        return sorted(kept, key=_order)
+        with_verdict = [one for one in found if one.answers]
+        if not with_verdict:
+            assert found[0].status  # why there is none is raised here
+        return sorted((one for one in with_verdict if one.possible), key=_order)
 
     @property
     def rates_used(self) -> str:

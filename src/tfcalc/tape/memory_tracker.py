@@ -307,6 +307,7 @@ class Storage:
             "dtype",
             "home",
             "is_gradient",
+            "is_view",
             "keepers",
             "kept_as",
             "label",
@@ -336,6 +337,7 @@ class Storage:
         self.counts = counts  # False for parameters, buffers and inputs, which are counted elsewhere
         self.keepers = 0
         self.is_gradient = False
+        self.is_view = False  # a gradient that its node turned around, to which nothing is added in place
         self.kept_as: Storage | None = None
         self.times = times
         self.waiting = 0  # nodes that have not run yet and whose gradient it is

@@ -9,7 +9,7 @@ from tfcalc.timing.rates import table
 
 OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "pairs", "transformers"
 """Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
-two that differ in layout; eager code on one GPU."""
+two that differ in layout; code that runs operation by operation on one GPU."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -33,7 +33,7 @@ class ErrorBand(NamedTuple):
         if self.kind == MEASURED:
             return f"after one measured run half of a source's others were {both}"
         if self.kind == EAGER:
-            return f"half of {self.runs} steps that were timed on one H100 were {both}"
+            return f"half of {self.runs} steps that were timed on H100s and an H200 were {both}"
         if self.kind == CALIBRATED:
             return f"each left out in its turn, half of the {self.runs:,} runs that were calibrated on were {both}"
         return f"half of {self.runs:,} published runs ({self.kind}) were {both}"

@@ -66,9 +66,8 @@ class Rates(NamedTuple):
     hidden: float
     fp8: float = 0.0
     fp4: float = 0.0
-    host: float = 0.0
-    host_product: float = 0.0
-    host_backward: float = 0.0
+    written: float = 0.0
+    call: float = 0.0
     eager_attention: bool = False
     scale: float = 1.0
 

@@ -99,6 +99,19 @@ MIXED = WeightBytes()
 """Weights in 16 bits with fp32 master weights, as large runs have them."""
 
 
+class EagerWork(NamedTuple):
+    """Work of a step whose code runs operation by operation, by the tape that its memory is counted on.
+
+    Attributes:
+        calls: tensors that are made and freed until the optimizer's step: each is a kernel that Python, or autograd,
+            has to launch.
+        written: bytes of all that are made.
+    """
+
+    calls: int
+    written: int
+
+
 class PassSeconds(NamedTuple):
     """Seconds of a layer in forward and in backward."""
 
@@ -150,7 +163,6 @@ class LayerSeconds(NamedTuple):
     attention: PassSeconds
     experts: PassSeconds
     elementwise: PassSeconds
-    host: PassSeconds
     tensor_parallel: PassSeconds
     context_parallel: PassSeconds
     expert_parallel: PassSeconds
@@ -174,8 +186,9 @@ class StepTime:
         *,
         precision: str = "bf16",
         weights: WeightBytes = MIXED,
+        eager: EagerWork | None = None,
     ) -> None:
-        self.work, self.machine, self.rates, self.weights = work, machine, rates, weights
+        self.work, self.machine, self.rates, self.weights, self.eager = work, machine, rates, weights, eager
         self.full = machine.peak * rates.product
         self.rate = self.full * rates.faster(precision)
         self.bandwidth = machine.bandwidth * rates.memory
@@ -203,7 +216,7 @@ class StepTime:
             seconds.attention.both,
             seconds.experts.both,
             seconds.elementwise.both,
-            seconds.host.both,
+            0.0,
             m * again,
             seconds.tensor_parallel.both,
             seconds.context_parallel.both,
@@ -213,10 +226,19 @@ class StepTime:
             optimizer,
             0.0,
         )
+        if self.eager is not None:
+            found = self._operation_by_operation(found, self.eager, m)
         doublings = log2(larger(at.gpus / 8, 1))
         found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
         scale = self.rates.scale
         return found if scale == 1 else StepParts(*(part * scale for part in found))
+
+    def _operation_by_operation(self, found: StepParts, work: EagerWork, batches: Many) -> StepParts:
+        """Put what the tape counted in the place of elementwise work, and add what the device waits for Python."""
+        moved = batches * work.written * self.rates.written / self.bandwidth
+        found = found._replace(elementwise=moved)
+        called = batches * work.calls * self.rates.call
+        return found._replace(host=larger(called - found.seconds, 0))
 
     def whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
         """Seconds of all layers, and of the head, for one micro-batch: found once for layouts that share them."""
@@ -253,7 +275,6 @@ class StepTime:
             attention,
             experts,
             elementwise,
-            self.host(layer, products + attention + experts + elementwise),
             self.tensor_parallel(layer, tokens, at),
             self.context_parallel(layer, attention, at),
             self.expert_parallel(layer, tokens, at),
@@ -305,7 +326,8 @@ class StepTime:
         if self.rates.eager_attention:
             pairs = layer.scores * share
             by_products = 2 * layer.attention * share / (self.full * self.rates.eager)
-            seconds = by_products + EAGER_BYTES * pairs / self.bandwidth
+            moved = EAGER_BYTES * pairs if self.eager is None else 0  # which the tape has
+            seconds = by_products + moved / self.bandwidth
             return PassSeconds(seconds, 2 * seconds)
         forward = layer.attention * share / (self.machine.peak * self.rates.flash_forward)
         backward = 2.5 * layer.attention * share / (self.machine.peak * self.rates.flash_backward)
@@ -322,22 +344,20 @@ class StepTime:
         weights = experts.params / (at.ep * at.etp) * BYTES
         share = self.rates.expert_rate * each / (each + self.rates.expert_rows)
         forward = larger(flops / (self.rate * share), weights / self.bandwidth)
+        of_backward = sum(one.backward * one.inner * one.columns * one.times for one in experts.products)
+        again = of_backward / (experts.params / experts.number)  # 2 for each product, 1 where its matrix is frozen
         permuted = 4 * rows * layer.width * BYTES / self.bandwidth
-        return PassSeconds(forward + permuted, 2 * forward + permuted)
+        return PassSeconds(forward + permuted, again * forward + permuted)
 
     def elementwise(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
-        """Bytes that norms, residuals, rotations and activations read and write, in seconds."""
+        """Bytes that norms, residuals, rotations and activations read and write, in seconds; not of eager code."""
+        if self.eager is not None:
+            return PassSeconds()
         elements = tokens / at.tp * (layer.stream * self._stream_share(at) + layer.inside + layer.routed)
         moved = elements * ACCESSES * BYTES * self.rates.elementwise
         if self.weights.cast:
             moved = moved + self.weights.cast * layer.params_of_all / at.tp
         return PassSeconds(moved / self.bandwidth, moved / self.bandwidth)
-
-    def host(self, layer: LayerWork, device: PassSeconds) -> PassSeconds:
-        """Seconds that the device waits for Python, which runs a layer's modules one by one; backward is C++."""
-        forward = self.rates.host + self.rates.host_product * sum(one.times for one in layer.products)
-        backward = forward * self.rates.host_backward
-        return PassSeconds(larger(forward - device.forward, 0), larger(backward - device.backward, 0))
 
     def _stream_share(self, at: Layouts) -> Many:
         """Without sequence parallelism each GPU has the hidden vectors of all tokens."""
@@ -349,6 +369,8 @@ class StepTime:
         passes = sum_of(
             self.linear(tokens, one.inner, one.columns / at.tp, one.backward).times(one.times) for one in self.work.head
         )
+        if self.eager is not None:
+            return passes.both
         loss = 10 * BYTES * tokens * self.work.vocabulary / at.tp / self.bandwidth
         return passes.both + loss
 

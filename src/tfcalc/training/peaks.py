@@ -524,6 +524,11 @@ class Peaks:
         self.step(run, plan, noting=True)
         return self.noted[self.key(run, plan)].length
 
+    def made(self, run: Workload, plan: Training) -> tuple[int, int]:
+        """Number of allocations and frees in a step, and bytes of all that is allocated; of what is resolved."""
+        events, _ = self.allocated(run, plan)
+        return len(events), sum(size for _, size, _ in events)
+
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
         sized = self.tree(run, plan)
