@@ -115,6 +115,12 @@ def spreading(options: Iterable[Option]) -> tuple[Option, ...]:
     return tuple(option._replace(spreads=True) if option.number else option for option in options)
 
 
+VALUES_INSTEAD = {
+    ("--precision", "fp8"): "products alone are fp8: what is stored and saved for backward is as with bf16-fsdp "
+    "(torchao's float8) or bf16-master-fp32-grads (Megatron's); plan --precision fp8 has the time",
+}
+"""What to do instead of a value that an option does not know."""
+
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
 COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")

@@ -177,6 +177,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
 
     >>> as_meant(["finetune", "gpt2", "--gpu", "a100"]), as_meant(["qlora", "gpt2"]), as_meant(["chinchilla", "1e23"])
     (['fit', 'gpt2', '--gpu', 'a100'], ['fit', '--qlora', 'gpt2'], ['design', '--compute', '1e23'])
+    >>> as_meant(["flops", "gpt2", "--phase", "decode", "--cached", "8k", "--gpu", "h100"])
+    ['serve', 'gpt2', '--context', '8k', '--gpu', 'h100']
     >>> as_meant(["finetune", "gpt2", "--tokens", "1B"]), as_meant(["check", "4h", "mha"]), as_meant(["model", "gpt2"])
     (['train', 'gpt2', '--tokens', '1B'], ['check', 'mha', '4h'], ['overview', 'gpt2'])
     """
@@ -191,6 +193,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["gpus"]
         case "flops" if _is_run(rest):
             return ["train", *rest]
+        case "flops" if _is_served(rest):
+            return ["serve", *_as_served(rest)]
         case "memory" if _cards(rest):
             return ["fit", *rest]
         case "compare" if len(_names(rest)) == 1 and _cards(rest):
@@ -242,6 +246,27 @@ def _is_run(words: Sequence[str]) -> bool:
     share = re.fullmatch(r"[\d.]+%?", values.get("--mfu", ""), re.ASCII)
     tokens = "--tokens" in values
     return bool(share) or "--price" in values or (tokens and ("--step-time" in values or _cards(words)))
+
+
+SERVED_PHASES = ("decode", "prefill")
+AS_SERVED = {"--cached": "--context", "--batch": "--concurrency", "--seq": "--input"}
+"""What ``serve`` calls the sizes of a phase of ``flops``."""
+
+
+def _is_served(words: Sequence[str]) -> bool:
+    """Return whether the seconds of a decoded token or of a prompt on a GPU are asked about, which serve tells."""
+    values = _values(words)
+    return values.get("--phase") in SERVED_PHASES and "--gpu" in values and "--mfu" not in words
+
+
+def _as_served(words: Sequence[str]) -> Iterator[str]:
+    """These words without the phase, sizes by their names in serve."""
+    behind = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != "--phase" and behind != "--phase":
+            yield AS_SERVED.get(name, name) + equals + value
+        behind = word
 
 
 def _cards(words: Sequence[str]) -> bool:
