@@ -52,7 +52,7 @@ ANSWERED = {
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
     "flops gpt2 --train --step-time 2": "add --mfu",
-    "params --module my.py:Net": "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass",
+    "params --module my.py:Net": "file 'my.py' does not exist",
     "memory gpt2 --train --precision fp8": "plan --precision fp8 has the time",
     "train llama-3-8b --weights nf4 --gpu h100": "did you mean --base-weights?",
     "flops gpt2 --train --packing": "every sequence is counted as full",

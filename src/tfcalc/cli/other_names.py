@@ -171,12 +171,11 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
-OWN_MODULE = "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
-    "memory": {"--max": "--budget", "--module": OWN_MODULE},
-    "params": {"--budget": "--max", "--module": OWN_MODULE},
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--module": OWN_MODULE},
+    "memory": {"--max": "--budget"},
+    "params": {"--budget": "--max"},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
     "train": {"--weights": "--base-weights"},
     "serve": {"--seq": "--context", "--batch": "--concurrency"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},

@@ -9,7 +9,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
     from tfcalc.report.answer import Answered
@@ -179,6 +179,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     (['fit', 'gpt2', '--gpu', 'a100'], ['fit', '--qlora', 'gpt2'], ['design', '--compute', '1e23'])
     >>> as_meant(["flops", "gpt2", "--phase", "decode", "--cached", "8k", "--gpu", "h100"])
     ['serve', 'gpt2', '--context', '8k', '--gpu', 'h100']
+    >>> as_meant(["memory", "--module", "my.py:Net", "--train"])
+    ['verify', '--of', 'memory', '--module', 'my.py:Net']
     >>> as_meant(["finetune", "gpt2", "--tokens", "1B"]), as_meant(["check", "4h", "mha"]), as_meant(["model", "gpt2"])
     (['train', 'gpt2', '--tokens', '1B'], ['check', 'mha', '4h'], ['overview', 'gpt2'])
     """
@@ -193,8 +195,10 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["gpus"]
         case "flops" if _is_run(rest):
             return ["train", *rest]
+        case "params" | "flops" | "memory" if any(word.partition("=")[0] == "--module" for word in rest):
+            return ["verify", "--of", command, *_renamed(word for word in rest if word != "--train")]
         case "flops" if _is_served(rest):
-            return ["serve", *_as_served(rest)]
+            return ["serve", *_renamed(rest, AS_SERVED)]
         case "memory" if _cards(rest):
             return ["fit", *rest]
         case "compare" if len(_names(rest)) == 1 and _cards(rest):
@@ -259,13 +263,13 @@ def _is_served(words: Sequence[str]) -> bool:
     return values.get("--phase") in SERVED_PHASES and "--gpu" in values and "--mfu" not in words
 
 
-def _as_served(words: Sequence[str]) -> Iterator[str]:
-    """These words without the phase, sizes by their names in serve."""
+def _renamed(words: Iterable[str], names: Mapping[str, str] = {}) -> Iterator[str]:
+    """These words without the phase, options by other names."""
     behind = ""
     for word in words:
         name, equals, value = word.partition("=")
         if name != "--phase" and behind != "--phase":
-            yield AS_SERVED.get(name, name) + equals + value
+            yield names.get(name, name) + equals + value
         behind = word
 
 
