@@ -34,10 +34,9 @@ Said = dict[str, str]
 """What a command line says beside the model: the value of each option, "" of a switch."""
 
 
-def _function(place: str) -> Callable[..., Any]:
-    """A function by its file and name, loaded when it is asked: most concepts need none of these."""
-    module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"tfcalc.answers.{module}"), name)
+def _asked(module: str, name: str, *arguments: Any, **words: Any) -> Answer:
+    """The answer of a function, whose file is loaded now: most concepts need none of these."""
+    found: Answer = getattr(import_module(f"tfcalc.answers.{module}"), name)(*arguments, **words)
     return found
 
 
@@ -48,30 +47,30 @@ def _step(model: Model, said: Said) -> Workload | None:
 
 
 def _utilisation(model: Model, said: Said) -> Answer:
-    machines = _function("utilisation:machines_of")(said["gpu"])
-    return _function("utilisation:utilisation")(model, float(said["tokens-per-second"]), machines, _step(model, said))
+    machines: Any = _asked("utilisation", "machines_of", said["gpu"])
+    return _asked("utilisation", "utilisation", model, float(said["tokens-per-second"]), machines, _step(model, said))
 
 
 def _conventions(model: Model, said: Said) -> Answer:
-    return _function("flops_by_convention:compare_conventions")(model, _step(model, said))
+    return _asked("flops_by_convention", "compare_conventions", model, _step(model, said))
 
 
 def _served(model: Model, said: Said) -> Answer:
     tokens, _, share = said.get("speculate", "0@0").partition("@")
-    return _function("serve:serve")(model, said["gpu"], draft=(int(tokens), float(share)))
+    return _asked("serve", "serve", model, said["gpu"], draft=(int(tokens), float(share)))
 
 
 def _trained(model: Model, said: Said) -> Answer:
     words = {"fsdp": True} if "fsdp" in said else {}
     asked = in_words(model, None, None, None, {"train": True, "grad_accum": int(said.get("grad-accum", 1)), **words})
-    return _function("train:train")(
-        asked.model, parse_count(said["tokens"]), asked.workload, asked.training, gpu=said["gpu"]
-    )
+    tokens = parse_count(said["tokens"])
+    return _asked("train", "train", model, tokens, asked.workload, asked.training, gpu=said["gpu"])
 
 
 def _on_ranks(model: Model, said: Said) -> Answer:
-    layout = Layout(**{name: int(said.get(name, 1)) for name in ("tp", "pp", "ep", "dp")})
-    return _function("ranks:ranks")(model, layout, training=Training(grad_accum=int(said.get("grad-accum", 1))))
+    tp, pp, ep, dp, accumulated = (int(said.get(name, 1)) for name in ("tp", "pp", "ep", "dp", "grad-accum"))
+    layout = Layout(tp=tp, pp=pp, ep=ep, dp=dp)
+    return _asked("ranks", "ranks", model, layout, training=Training(grad_accum=accumulated))
 
 
 OF_OTHERS: Mapping[tuple[str, str], Callable[[Model, Said], Answer]] = {

@@ -404,7 +404,7 @@ class ModuleCheck(CountedTwice):
         ]
 
     def _called(self) -> list[str]:
-        """What forward took and made."""
+        """Line on what forward took and made."""
         assert self.run is not None
         taken = ", ".join(f"{one['name']} {_of_kind(one)}" for one in self.run.inputs)
         made = ", ".join(f"{one['name']} {_shape(one['shape'])}".strip() for one in self.run.outputs)

@@ -264,7 +264,7 @@ def _is_served(words: Sequence[str]) -> bool:
 
 
 def _renamed(words: Iterable[str], names: Mapping[str, str] = {}) -> Iterator[str]:
-    """These words without the phase, options by other names."""
+    """Return these words without the phase, options by other names."""
     behind = ""
     for word in words:
         name, equals, value = word.partition("=")
