@@ -52,7 +52,7 @@ class Pass:
     device: str
 
 
-class Step(NamedTuple):
+class StepOfModule(NamedTuple):
     """A training step: the most bytes that are live at once, in which phase, and how many of each kind."""
 
     peak: int
@@ -265,7 +265,7 @@ class ModuleCheck(CountedTwice):
         model: Mapping[str, object],
         notes: tuple[str, ...] = (),
         of: str = "params",
-        step: Step | None = None,
+        step: StepOfModule | None = None,
     ) -> None:
         self.of, self.step = of, step
         self.place, self.name, self.arguments, self.parameters = place, name, arguments, parameters

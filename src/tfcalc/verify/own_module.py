@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.explain import explain_part
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.verify.module_answer import ModuleCheck, Pass, Step
+from tfcalc.verify.module_answer import ModuleCheck, Pass, StepOfModule
 from tfcalc.verify.module_parts import parameter, side_by_side
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -83,7 +83,7 @@ def compared(
         model=model.described(),
         notes=tuple(notes),
         of=of,
-        step=Step(**said["step"]) if said.get("step") else None,
+        step=StepOfModule(**said["step"]) if said.get("step") else None,
     )
 
 
