@@ -381,13 +381,12 @@ def test_a_name_is_a_model_in_every_question() -> None:
 
 def test_answers_of_every_question_are_html_and_a_frame() -> None:
     pytest.importorskip("pandas")
-    train = {"train": True, "seq_len": 64}
     for answer in (
         tfcalc.overview("gpt2"),
         tfcalc.flops("gpt2"),
         tfcalc.memory("gpt2"),
-        tfcalc.memory("gpt2", **train),
-        tfcalc.memory("gpt2", gpu="h100", **train),
+        tfcalc.memory("gpt2", train=True, seq_len=64),
+        tfcalc.memory("gpt2", gpu="h100", train=True, seq_len=64),
         tfcalc.memory("gpt2", serve=True),
         tfcalc.train("gpt2", 10**9, gpu="h100"),
         tfcalc.serve("gpt2", "h100"),
