@@ -352,6 +352,62 @@ def test_what_is_no_frame_is_refused() -> None:
         report.to_frame("numpy")
 
 
+def test_a_model_of_a_config_shows_its_name_its_parameters_and_its_sizes() -> None:
+    """124,439,808 and 8,030,261,248 are transformers' counts (tests/oracle)."""
+    assert repr(tfcalc.load("gpt2")).startswith("<gpt2: GPT2LMHeadModel (gpt2), 124,439,808 parameters, n_layer 12, ")
+    shown = repr(tfcalc.load("llama-3-8b"))
+    assert "8,030,261,248 parameters, num_hidden_layers 32, hidden_size 4,096, num_attention_heads 32" in shown
+    broken = tfcalc.from_config({"model_type": "llama", "hidden_size": 7, "num_attention_heads": 3})
+    assert repr(broken) == "<LlamaForCausalLM (llama)>"
+
+
+def test_a_name_is_a_model_in_every_question() -> None:
+    step = tfcalc.Workload(seq_len=64)
+    for asked in (
+        lambda model: tfcalc.formula("complete", "params", model),
+        lambda model: tfcalc.check("complete", "124439808", "params", model),
+        lambda model: tfcalc.shapes("attention", model, step),
+        lambda model: tfcalc.sweep(model, n_layers=[3, 4]),
+        lambda model: tfcalc.why("163M", model),
+        lambda model: tfcalc.solve("params <= 1B", "layers", model),
+        lambda model: tfcalc.ranks(model, workload=step),
+        lambda model: tfcalc.plot(model, "seq_len", [64, 128]),
+    ):
+        assert str(asked("gpt2")) == str(asked(tfcalc.load("gpt2")))
+    assert tfcalc.kernels("gpt2", step) == tfcalc.kernels(tfcalc.load("gpt2"), step)
+    layout = {"tp": 1, "pp": 1, "cp": 1, "micro_batch": 1, "zero": 1}
+    assert str(tfcalc.plan("gpt2", "8xh100", 64, 1024, **layout)).startswith("dp8")  # type: ignore[arg-type]  # axes
+
+
+def test_answers_of_every_question_are_html_and_a_frame() -> None:
+    pytest.importorskip("pandas")
+    for answer in (
+        tfcalc.overview("gpt2"),
+        tfcalc.flops("gpt2"),
+        tfcalc.memory("gpt2"),
+        tfcalc.memory("gpt2", train=True, seq_len=64),
+        tfcalc.memory("gpt2", gpu="h100", train=True, seq_len=64),
+        tfcalc.memory("gpt2", serve=True),
+        tfcalc.train("gpt2", 10**9, gpu="h100"),
+        tfcalc.serve("gpt2", "h100"),
+        tfcalc.serve_reading("bge-small-en-v1.5", "h100"),
+        tfcalc.ranks("gpt2"),
+        tfcalc.gpus("h100"),
+        tfcalc.compare("gpt2", "gpt2-medium"),
+        tfcalc.diff("gpt2", "gpt2-medium"),
+        tfcalc.check("attention", "4h^2"),
+        tfcalc.compute_optimal(1e21),
+        tfcalc.explain("attention"),
+        tfcalc.explain("flops_per_token", "gpt2"),
+        tfcalc.shapes("mha"),
+        tfcalc.why("163M", "gpt2"),
+        tfcalc.solve("params <= 125M", "layers"),
+        tfcalc.quiz(),
+    ):
+        assert "<table>" in answer._repr_html_()
+        assert len(answer.to_frame("pandas"))
+
+
 def test_verdicts_and_sweeps_are_shown_in_notebooks() -> None:
     assert "FITS" in tfcalc.fits("gpt2", "24GB", train=True)._repr_html_()
     assert "<td>60,648,960</td>" in tfcalc.sweep(tfcalc.load("gpt2"), n_layers=[3, 4])._repr_html_()

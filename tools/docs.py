@@ -11,7 +11,7 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- budgets TABLE -->`` to ``<!-- end -->``: the keys of the file of budgets (:mod:`tools.docs_budgets`);
 * ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
 * ``<!-- runs TABLE … -->`` to ``<!-- end -->``: what was measured on GPUs (:mod:`tools.docs_real_runs`);
-* ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
+* ``<!-- answers TABLE -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- rooms picture -->`` and ``<!-- rooms core -->`` to ``<!-- end -->``: the house (:mod:`tools.docs_rooms`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
@@ -116,7 +116,7 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
         case "rooms":
             yield from TABLES_OF_ROOMS[arguments[0]]()
         case "answers":
-            yield from answers(lambda command: _output(command, UNFOLDED).splitlines()[0])
+            yield from answers(lambda command: _output(command, UNFOLDED).splitlines()[0], *arguments)
         case "course":
             yield from TABLES_OF_COURSE[arguments[0]](*arguments[1:])
         case _:

@@ -1,4 +1,4 @@
-"""The README's table of questions: each with its command, and the first line of what the command prints."""
+"""Tables of questions: each with its command, and the first line of what the command prints."""
 
 from __future__ import annotations
 
@@ -39,10 +39,51 @@ STATED = {
 """The answers of commands that need more than this page: PyTorch, or a repository."""
 
 
-def answers(first_line: Callable[[str], str]) -> Iterator[str]:
-    """A row for each question; ``first_line`` runs a command, if it can be run here."""
+OF_PAGES = {
+    "": ASKED,
+    "model": {
+        "All of a model at a glance": "tfcalc llama-3-8b",
+        "Its parameters, part by part": "tfcalc params llama-3-8b",
+        "FLOPs of a forward pass": "tfcalc flops llama-3-8b --seq 4k",
+        "Two models side by side": "tfcalc compare llama-3-8b qwen3-8b",
+        "One number, term by term": "tfcalc explain total_params llama-3-8b",
+        "A closed form": "tfcalc formula layer --model llama-3-8b -q",
+        "A word of the field": "tfcalc explain 'KV cache' llama-3-8b",
+        "A shape for a budget": "tfcalc design 3B",
+    },
+    "training": {
+        "Memory of full fine-tuning": "tfcalc memory llama-3-8b --train --seq 4k",
+        "LoRA, QLoRA": "tfcalc memory llama-3-8b --qlora --seq 4k",
+        "Does it fit, and what would?": "tfcalc memory llama-3-8b --train --gpu rtx-4090",
+        "On which cards?": "tfcalc fit llama-3-8b --lora 16",
+        "Hours and money": "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
+        "8 GPUs that share all states": "tfcalc memory llama-3-8b --train --gpu 8xh100 --fsdp",
+        "The best layout over GPUs": "tfcalc plan llama-3-8b --gpu 64xh100 --tp 1,2 --pp 1 --cp 1",
+        "FLOPs of a whole run": "tfcalc flops llama-3-8b --train --tokens 15T",
+    },
+    "serving": {
+        "Memory of one request": "tfcalc memory llama-3-8b --serve --context 8k",
+        "Seconds, requests, money": "tfcalc serve llama-3-8b --gpu h100 --context 8k --concurrency 32",
+        "Quantized weights and cache": "tfcalc memory llama-3-8b --serve --weights nf4 --kv fp8 --gpu rtx-4090",
+        "Several GPUs": "tfcalc memory llama-3-70b --serve --gpu 4xh100",
+        "On which cards?": "tfcalc fit llama-3-8b --serve --context 8k",
+        "The longest context that fits": "tfcalc solve 'kv_cache <= 10GiB' --for context llama-3-8b",
+    },
+    "differ": {
+        "GPT-2 small has 124M parameters or 163M": "tfcalc why 163M gpt2",
+        "GPT-2 small without the tables": "tfcalc why 85M gpt2",
+        "A cache of half the size": "tfcalc why 0.5GiB llama-3-8b",
+        "One multiply-add as one operation": "tfcalc explain MACs",
+        "6ND": "tfcalc explain 6ND gpt2",
+    },
+}
+"""Questions by the table's name: the README's, those of the cheat sheet, and those of the page on differences."""
+
+
+def answers(first_line: Callable[[str], str], table: str = "") -> Iterator[str]:
+    """A row for each question of a table; ``first_line`` runs a command, if it can be run here."""
     yield "| question | command | answer |"
     yield "| --- | --- | --- |"
-    for question, command in ASKED.items():
+    for question, command in OF_PAGES[table].items():
         answer = STATED.get(command.split()[1]) or first_line(command)
         yield f"| {question} | `{command}` | {answer} |"

@@ -55,9 +55,14 @@ def cards() -> Iterator[str]:
 
 def options(of: str) -> Iterator[str]:
     """The options of one command, in the order of its help."""
+    yield from option_rows(command(of).options)
+
+
+def option_rows(options: Iterable[Option]) -> Iterator[str]:
+    """A row for each of these options."""
     yield "| option | value | meaning |"
     yield "| --- | --- | --- |"
-    for one in command(of).options:
+    for one in options:
         yield _row(_flags(one), _value(one), one.help)
 
 

@@ -1,7 +1,7 @@
-"""What mkdocs adds to docs/ (its hook): the documents at the top of the repository are pages of the site.
+"""What mkdocs adds to docs/ (its hook): documents at the top of the repository, and a page for each command.
 
-Links in them and to them, and the pictures in them, are written for the repository, where they work as they stand; in
-the site they lead from page to page.
+The latter are made by :mod:`tools.site_commands`. Links in the former and to them, and the pictures in them, are
+written for the repository, where they work as they stand; in the site they lead from page to page.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tfcalc.cli.commands import COMMANDS
+from tools import site_commands
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files
@@ -31,7 +34,19 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
     for document, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(TOP / document)))
+    for name in COMMANDS:
+        files.append(File.generated(config, site_commands.place(name), content=site_commands.page(name)))
     return files
+
+
+REFERENCE = "Reference"
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Put the pages of the commands into the navigation, by the sections of the help."""
+    (reference,) = (entry[REFERENCE] for entry in config.nav if REFERENCE in entry)
+    reference.insert(1, {"Commands": [{section: pages} for section, pages in site_commands.nav().items()]})
+    return config
 
 
 NAMELESS = '<div class="md-search" data-md-component="search" role="dialog"'
@@ -43,7 +58,7 @@ def on_post_page(output: str, **_: Any) -> str:
     return output.replace(NAMELESS, f'{NAMELESS} aria-label="Search"')
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Lead links between documents to their pages, and to the pictures.
 
     >>> on_page_markdown("[a](docs/flops.md), [b](../formulas.md#symbols), [c](../README.md)")
@@ -51,4 +66,6 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     >>> on_page_markdown("![two rectangles](docs/pictures/products.svg)")
     '![two rectangles](pictures/products.svg)'
     """
+    if page is not None and page.file.src_uri.startswith(f"{site_commands.FOLDER}/"):
+        return markdown  # they were written for the site
     return LINK.sub(lambda link: f"]({PAGES.get(link[1], link[1])}{link[2] or ''})", markdown)

@@ -222,7 +222,7 @@ def test_the_library_refuses_what_it_cannot_ask() -> None:
     with pytest.raises(UsageError):
         why("117M", load("gpt2"), "size")
     with pytest.raises(InvalidModel):
-        why("117M", "gpt2")  # type: ignore[arg-type]  # a name is no model
+        why("117M", 117)  # type: ignore[arg-type]  # a number is no model
 
 
 def test_quiet_prints_the_exact_number_or_none(capsys: pytest.CaptureFixture[str]) -> None:

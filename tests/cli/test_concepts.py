@@ -217,13 +217,28 @@ def test_times_and_shares_are_opened_into_their_parts(tfcalc: Program) -> None:
     assert parts("bubble", "llama-3-70b") == {"idle_passes": 3, "micro_batches": 8, "vpp": 1}
 
 
-def test_the_library_knows_concepts(tfcalc: Program) -> None:
-    """Those of params, flops, memory and overview, with the number of the command line; others are refused with it."""
-    for name in ("KV cache", "LoRA", "prefill", "head dim"):
-        found = explain(name)
-        assert found.known_as is not None
-        assert found.to_dict() | {"further": 0} == json.loads(tfcalc("explain", name, "--json").stdout) | {"further": 0}
+def test_the_library_knows_concepts() -> None:
     assert number(explain("KV cache", "llama-3.1-8b").to_json()) == 2 * L * KV * D * 2 * 8192
-    for name in ("MFU", "TTFT", "bubble"):
-        with pytest.raises(UsageError, match="tfcalc explain"):
-            explain(name)
+    with pytest.raises(UsageError, match="sampling: "):
+        explain("sampling")
+
+
+OF_LIBRARY = [
+    *("KV cache", "LoRA", "prefill", "head dim"),
+    *("6ND", "MACs", "MFU", "HFU", "roofline", "arithmetic intensity", "speculative decoding", "TTFT", "TPOT"),
+    *("tokens per second", "concurrency", "tensor parallelism", "pipeline parallelism", "bubble", "expert parallelism"),
+    *("gradient accumulation", "training time"),
+]
+"""Concepts of params, flops, memory and overview, and all of other questions."""
+
+
+@pytest.mark.parametrize("name", OF_LIBRARY)
+def test_the_library_opens_what_the_command_line_does(quick: Program, name: str) -> None:
+    found = explain(name).to_dict() | {"further": 0}
+    assert found == json.loads(quick("explain", name, "--json").stdout) | {"further": 0}
+
+
+@pytest.mark.long
+def test_every_concept_with_a_number_is_opened_by_the_library() -> None:
+    asked = {explain(one.name).known_as.name for one in known().values() if not one.refused}  # type: ignore[union-attr]
+    assert len(asked) == len({one.name for one in known().values()}) - 3

@@ -167,6 +167,8 @@ def test_every_number_of_budgets_and_of_a_first_file_is_opened(tmp_path: Path, m
         "verify --d-model 16 --heads 2 --layers 1 --of flops --train --seq 8",
         "verify --d-model 16 --heads 2 --layers 1 --of memory --train --seq 8",
         "verify --module tests/verify/modules/layers.py:FFN --args 16,64",
+        "verify --of flops --module tests/verify/modules/layers.py:Stack --args 16,2",
+        "verify --of memory --module tests/verify/modules/layers.py:Stack --args 16,2",
         "verify --module tests/verify/modules/layers.py:WithData --against mha",
     ],
 )

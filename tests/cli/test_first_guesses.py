@@ -28,6 +28,14 @@ WORKS = {
     "memory llama-3-8b --train --qlora 16 --weights nf4": "GiB peak",
     "serve llama-3.1-8b --gpu h100 --context 8k": "each user waits",
     "serve llama-3.1-8b --gpu h100 --max-model-len 8k --users 8": "each user waits",
+    "memory llama-3-8b --train --load-in-4bit": "GiB peak",
+    "memory llama-3-8b --train --weights nf4": "GiB peak",
+    "memory llama-3-8b --train --weights bf16": "GiB peak",
+    "memory gpt2 --lora 16 --packing": "GiB peak",
+    "train llama-3-8b --base-weights nf4 --gpu h100": "FITS",
+    "flops llama-3.1-8b --phase decode --cached 8k --gpu h100 --batch 32": "each user waits",
+    "formula attention --of memory --train": "memory.activations.encoder.layer[first].self_attention",
+    "plan gpt2 --gpu 8xh100 --tp 1 --pp 1 --cp 1 --micro-batch 8": "s a step",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
@@ -38,14 +46,16 @@ ANSWERED = {
     "params llama-3-8b --vs qwen3-8b": "tfcalc compare",
     "flops llama-3-8b --train --price 2": "add --tokens 100M",
     "memory llama-3-8b --train --tp 8": "--backend megatron",
-    "memory llama-3-8b --train --load-in-4bit": "add --lora 16",
     "plan llama-3-8b": "add --gpu h100 --gpus 64",
     "diff --base main": "tfcalc diff main:config.json",
     "compare gpt2 gpt2-xl --gpu h100": "tfcalc fit MODEL --gpu NAME",
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
     "flops gpt2 --train --step-time 2": "add --mfu",
-    "params --module my.py:Net": "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass",
+    "params --module my.py:Net": "file 'my.py' does not exist",
+    "memory gpt2 --train --precision fp8": "plan --precision fp8 has the time",
+    "train llama-3-8b --weights nf4 --gpu h100": "did you mean --base-weights?",
+    "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
 }
 

@@ -70,7 +70,6 @@ def test_slips_are_answered_with_the_nearest_word(quick: Quick) -> None:
         "finetun gpt2": "did you mean the command finetune?",
         "gpt2 finetune": "the command comes first: tfcalc finetune gpt2",
         "it": "neither a command nor a model",
-        "flops gpt2 --phase decode --gpu h100": "serve MODEL --gpu NAME",
         "flops gpt2 --mfu 0.4": "add --tokens 100M",
         "fit gpt2 --gpu t4,zzz": "accelerator 'zzz' is not known",
     }.items():

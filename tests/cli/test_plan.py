@@ -97,10 +97,19 @@ def test_llama_3_on_its_own_clusters(quick: Quick) -> None:
         assert low < printed < high
 
 
+def test_a_plan_without_a_batch_takes_llama_2s(quick: Quick) -> None:
+    """4M tokens (arXiv 2307.09288, table 1): 1,024 sequences of 4,096. The header says so, and what was given."""
+    layout = "--gpu 8xh100 --seq 4096 --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch 1 --checkpointing none"
+    usual = quick("plan", "llama-3-8b", *layout.split(), env={"COLUMNS": "200"}).stdout
+    given = quick("plan", "llama-3-8b", *layout.split(), "--global-batch-size", "1024", env={"COLUMNS": "200"}).stdout
+    assert "1,024 x 4,096 tokens a step (about 4M, as no --global-batch is given)" in usual.splitlines()[1]
+    assert "as no --global-batch" not in given
+    assert usual.splitlines()[2:] == given.splitlines()[2:]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--gpu 64xh100", "add --global-batch-size"),
         ("--gpus 64 --global-batch-size 64", "add --gpu h100"),
         ("--gpu 64xh100 --global-batch-size 64 --tp 3", "64 GPUs are not divisible by --tp 3; nearest: 2"),
         ("--gpu 64xh100 --global-batch-size 63 --tp 2 --pp 1 --cp 1", "not divisible by 32 copies; nearest: 64"),

@@ -113,6 +113,8 @@ def test_the_answer_of_init_meets_its_own(tmp_path: Path, monkeypatch: pytest.Mo
         "verify --d-model 16 --heads 2 --layers 1 --of memory --train --seq 8",
         "params bert-tiny --via torch",
         "verify --module tests/verify/modules/layers.py:FFN --args 16,64",
+        "verify --of flops --module tests/verify/modules/layers.py:Stack --args 16,2",
+        "verify --of memory --module tests/verify/modules/layers.py:Stack --args 16,2",
         "verify --module tests/verify/modules/layers.py:WithData --against mha",
     ],
 )

@@ -109,6 +109,50 @@ def test_a_w_o_that_nothing_is_multiplied_by(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.torch
 @pytest.mark.usefixtures("here")
+def test_equal_blocks_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """params and flops of a class: 8d² + 7d a block, 2 · 8d² FLOPs a token and block, and twice as many backward."""
+    d, n, place = 16, 3, ("--module", at("layers.py", "Stack"), "--args", "16,3")
+    assert main(["params", *place]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if "blocks." in line}
+    assert rows["blocks.[0-2].up.weight"][1:7] == ["3", "of", "64", "×", "16", f"{n * 4 * d * d:,}"]
+    assert len(rows) == 6
+    assert main(["flops", *place, "--train"]) == 0
+    forward = B * L * (n * 2 * 8 * d * d + 2 * d * 10)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"{forward:,} FLOPs forward, {2 * forward:,} backward (matrix products)"
+    assert sum(line.startswith("blocks.[0-2].") for line in out) == 2
+    assert main(["params", *place, "-q"]) == 0
+    assert capsys.readouterr().out.strip() == str(n * (8 * d * d + 7 * d) + 10 * d + 10)
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("here")
+def test_memory_of_a_step_grows_by_what_a_block_keeps(capsys: pytest.CaptureFixture[str]) -> None:
+    """In fp32, where backward is the peak: parameters, two moments, a step counter for each of 6 tensors, and saved are
+    the input of the norm, its result, its mean and 1/std, and the result of relu, which the next product shares."""
+    found, d, tokens = dict[int, Any](), 64, 8 * 16
+    for n in (6, 7):
+        place = ("--module", at("layers.py", "Stack"), "--args", f"{d},{n}", "--inputs", f"8x16x{d}")
+        assert main(["memory", "--train", *place, "--json"]) == 0
+        found[n] = json.loads(capsys.readouterr().out)["module"]["step"]
+        kinds = (size for key, size in found[n].items() if key.endswith("_bytes") and key != "peak_bytes")
+        assert (found[n]["phase"], found[n]["peak_bytes"]) == ("backward", sum(kinds))
+    params, saved = 8 * d * d + 7 * d, 4 * (tokens * (1 + 1 + 4) * d + 2 * tokens)
+    assert found[7]["parameters_bytes"] - found[6]["parameters_bytes"] == 4 * params
+    assert found[7]["optimizer_bytes"] - found[6]["optimizer_bytes"] == 8 * params + 4 * 6
+    assert found[7]["activations_bytes"] - found[6]["activations_bytes"] == saved
+    assert found[7]["peak_bytes"] - found[6]["peak_bytes"] == 12 * params + 4 * 6 + saved
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("here")
+def test_a_step_that_looks_at_values_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["memory", "--module", at("layers.py", "Looks")]) == 3
+    assert "its parameters and FLOPs can be asked for" in capsys.readouterr().err
+
+
+@pytest.mark.torch
+@pytest.mark.usefixtures("here")
 def test_three_maps_lack_w_o(capsys: pytest.CaptureFixture[str]) -> None:
     """3h² + 3h; the names (first, second, third) tell nothing, the products do."""
     code, answer = run(capsys, at("attention.py", "NoOutput"), "--args", "512", "--against", "mha")
@@ -321,7 +365,7 @@ def test_a_file_beside_its_neighbours_and_in_a_package(tmp_path: Path) -> None:
         (("--module", "x.py", "--inputs", "2x5x"), "is no input"),
         (("--module", "x.py", "--inputs", "2x5:bits"), "is no input"),
         (("--module", "x.py", "--inputs", "2x5", "--seq", "3"), "beside --inputs"),
-        (("--module", "x.py", "--of", "flops"), "--of flops has no effect with --module"),
+        (("--module", "x.py", "--of", "flops", "--against", "mha"), "--of flops of a class is compared with nothing"),
         (("--module", "x.py", "--train"), "no effect with --module"),
         (("--module", "x.py", "--layers", "2"), "without --against"),
         (("--against", "mha"), "--against mha has no effect without --module"),

@@ -21,6 +21,7 @@ from tfcalc.analysis.check_reading import (
     rule_of_thumb,
     step_of_a_run,
 )
+from tfcalc.analysis.common import model_of
 from tfcalc.analysis.itemized import Tree
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
@@ -329,7 +330,7 @@ def check(
     target: str,
     text: str,
     of: str = "params",
-    model: Model | None = None,
+    model: Model | str | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -376,7 +377,7 @@ def check(
     """
     if of != "flops" and BY_THUMB.fullmatch(text) and not letters:
         raise UsageError(f"{quoted(text)} is of FLOPs, with N parameters and D tokens", "add --of flops")
-    model = Transformer() if model is None else model
+    model = Transformer() if model is None else model_of(model)
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
     if tokens is not None and run is not None:
         run = step_of_a_run(run, of, tokens)

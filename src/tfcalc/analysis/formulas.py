@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.closed_form import PLAIN, ClosedForm
-from tfcalc.analysis.common import check_arguments, run_tree
+from tfcalc.analysis.common import check_arguments, model_of, run_tree
 from tfcalc.analysis.itemized import Tree, laid_out
 from tfcalc.analysis.quantities import growth, measure_of
 from tfcalc.analysis.targets import FIRST, TARGETS
@@ -202,7 +202,7 @@ class OnePart:
 
 
 def formulas(
-    model: Model | None = None,
+    model: Model | str | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -226,7 +226,7 @@ def formulas(
     >>> found["encoder-layer"].forms.params.at({"h": 512}), f"{found['encoder-layer'].error.fraction:.2%}"
     (3152384, '0.21%')
     """
-    by, chosen = conventions or Conventions(), Transformer() if model is None else model
+    by, chosen = conventions or Conventions(), Transformer() if model is None else model_of(model)
     check_arguments(chosen, workload, conventions)
     run = asked_run(chosen, workload)
     chosen.check(run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.common import model_of
 from tfcalc.backends.cache import ModelCache
 from tfcalc.backends.program import ModuleProgram
 from tfcalc.backends.sdpa import chosen
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 
-def kernels(model: Model, workload: Workload | None = None, *, precision: str = "bf16") -> tuple[Kernel, ...]:
+def kernels(model: Model | str, workload: Workload | None = None, *, precision: str = "bf16") -> tuple[Kernel, ...]:
     """The kernels of a forward pass, a prefill or a decoded token in transformers' PyTorch code, in their order.
 
     Args:
-        model: what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        model: as in :func:`~tfcalc.params`.
         workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of the usual one.
             Keys and values are written to a static cache where text is generated.
         precision: the number format of weights and activations: fp32, bf16, fp16.
@@ -40,6 +41,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
     >>> sum(kernel.reads for kernel in decoded if kernel.name == "mm") > 15e9
     True
     """
+    model = model_of(model)
     run = own_run(model, workload)
     model.check(run)
     module = model.module() if isinstance(model, HFModel) else None

@@ -192,12 +192,19 @@ def find(root: Node, target: str) -> Node:
     raise UsageError(f"target {target!r} is not known", hint)
 
 
+PARTS_OF_LAYERS = {
+    **dict.fromkeys(("attention", "mha", "selfattention"), ("attention", "attn")),
+    **dict.fromkeys(("ffn", "mlp", "feedforward"), ("ffn", "mlp", "feed_forward")),
+}
+"""How the names of a part's module end, by what people call it, in small letters alone."""
 STATES = ("weights", "master weights", "gradients", "optimizer")
 """Terms that may be offloaded."""
 
 
 def find_term(root: Node, target: str) -> Node:
-    """Find a target in a tree of memory: a term by name, ``complete`` for all of them, or what is inside one by path.
+    """Find a target in a tree of memory: a term by name, ``complete`` for all of them, or what is inside one.
+
+    That is named by its path, or as a part of a layer is called: the first one with such a name.
 
     Raises UsageError with the nearest, or with the terms that there are.
     """
@@ -207,6 +214,9 @@ def find_term(root: Node, target: str) -> Node:
     if target in terms:
         return terms[target]
     inside = [node for node in root.walk() if by_path(target)(node)]
+    ends = PARTS_OF_LAYERS.get(letters(target), ())
+    named = [node for node in root.walk() if ends and node.path.endswith(ends)]
+    inside += sorted(named, key=lambda node: not node.path.startswith(f"{root.component.name}.activations."))
     if inside:
         return inside[0]
     paths = [node.path.partition(".")[2] for node in root.walk()]
@@ -215,9 +225,8 @@ def find_term(root: Node, target: str) -> Node:
     if target in STATES and len(terms) > 1:
         hint += "; what is offloaded is in the host's memory: tfcalc explain host_bytes"
     inside_layers = "; or add --checkpointing none: a layer that runs again saves its input alone"
-    raise UsageError(
-        f"target {target!r} is not a term of memory", hint + inside_layers * target.startswith("activations.")
-    )
+    of_layers = bool(ends) or target.startswith("activations.")
+    raise UsageError(f"target {target!r} is not a term of memory", hint + inside_layers * of_layers)
 
 
 def others(root: Node, target: str, found: Node) -> list[str]:

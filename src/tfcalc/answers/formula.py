@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.approximate import too_small
 from tfcalc.analysis.closed_form import Formula
-from tfcalc.analysis.common import check_arguments, check_plans, refuse_idle_in_flops, run_tree, tuning_for
+from tfcalc.analysis.common import check_arguments, check_plans, model_of, refuse_idle_in_flops, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def formula(
     target: str,
     of: str = "params",
-    model: Model | None = None,
+    model: Model | str | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -86,7 +86,7 @@ def formula(
     >>> print(formula("ffn", general=True), "|", formula("core", "time"))
     2hf + h + f | O(n(lh² + l²h))
     """
-    by, chosen = conventions or Conventions(), Transformer() if model is None else model
+    by, chosen = conventions or Conventions(), Transformer() if model is None else model_of(model)
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
     if of == "memory" and (training or serving or (workload is not None and workload.training)):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_keys import (
@@ -374,7 +375,7 @@ def _larger(card: Accelerator) -> list[Accelerator]:
 
 
 def plan(
-    model: Model,
+    model: Model | str,
     gpu: str,
     sequences: int,
     seq_len: int | None = None,
@@ -419,6 +420,7 @@ def plan(
     >>> found.layout.dp, found.fits, found.step_seconds > found.floor_seconds
     (8, True, True)
     """
+    model = model_of(model)
     counted, name = parse_gpu(gpu)
     known = dict.fromkeys(("none", "full", "selective"))
     kind = None if checkpointing is None else one_of("checkpointing", checkpointing, known)

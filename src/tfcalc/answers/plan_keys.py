@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
-from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text, texts
+from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
 from tfcalc.search.gpus import FITTING, SAID
@@ -255,6 +255,10 @@ class LayoutColumn(NamedTuple):
     unit: str = ""
 
 
+USUAL = "about 4M, as no --global-batch is given"
+"""Where a plan's batch is from that nobody gave."""
+
+
 class PlanAnswer(Answer):
     """Answer about layouts of a model over GPUs."""
 
@@ -267,7 +271,9 @@ class PlanAnswer(Answer):
     stack = text("whose code runs", lambda plan: plan.question.stack)
     precision = text("number format of the matrix products", lambda plan: plan.question.precision)
     global_batch_size = integer(
-        "sequences of a step, of all GPUs", lambda plan: plan.question.sequences, given("given by --global-batch-size")
+        "sequences of a step, of all GPUs",
+        lambda plan: plan.question.sequences,
+        Told(lambda plan: given(USUAL if plan.question.usual_batch else "given by --global-batch-size")),
     )
     seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
     tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
@@ -284,7 +290,8 @@ class PlanAnswer(Answer):
     def heading(self) -> str:
         """The model and the machine."""
         question = self.question
-        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}"
+        batch = f", {question.sequences:,} x {question.length:,} tokens a step ({USUAL})" * question.usual_batch
+        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}{batch}"
 
     def columns(self) -> Mapping[str, LayoutColumn]:
         """Return the axes of all layouts that were searched, bytes of the fullest GPU, and seconds of a step."""

@@ -39,6 +39,10 @@ def modules_again(kind: str | None, modules: Sequence[str], stack: str) -> tuple
     return tuple(name for name in MODULES if name in named)
 
 
+USUAL_BATCH = 2**22
+"""Tokens of a step where nobody says it: 4M, the global batch of Llama 2 (Touvron et al. 2023, table 1)."""
+
+
 class PlanQuestion(NamedTuple):
     """Question of a plan.
 
@@ -63,6 +67,7 @@ class PlanQuestion(NamedTuple):
         budget_days: days in which the run is to end.
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
+        usual_batch: nobody gave the ``sequences``: they are those of :data:`USUAL_BATCH`.
     """
 
     model: Model
@@ -85,6 +90,7 @@ class PlanQuestion(NamedTuple):
     budget_days: float | None = None
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
+    usual_batch: bool = False
 
     @property
     def tokens_per_step(self) -> int:

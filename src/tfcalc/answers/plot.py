@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.axes import MODEL, RUN, axes, placed
-from tfcalc.analysis.common import check_arguments, refuse_idle_in_flops, run_tree
+from tfcalc.analysis.common import check_arguments, model_of, refuse_idle_in_flops, run_tree
 from tfcalc.analysis.pruned import together
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.targets import TARGETS, find
@@ -234,7 +234,7 @@ class PartsOverSize(Answer):
 
 
 def plot(
-    model: Model,
+    model: Model | str,
     over: str,
     values: Sequence[int],
     parts: Sequence[str] = (),
@@ -272,6 +272,7 @@ def plot(
     >>> grown.crossings[0].at, grown.parts[1].amounts[0]
     (1024, 12884901888)
     """
+    model = model_of(model)
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
     if not values or len(values) > MOST:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
@@ -393,7 +393,7 @@ def _band(one: StageMemory) -> str:
 
 
 def ranks(
-    model: Model,
+    model: Model | str,
     layout: Layout | None = None,
     workload: Workload | None = None,
     training: Training | None = None,
@@ -420,6 +420,7 @@ def ranks(
     >>> [stage.params for stage in ranks(tfcalc.load("llama-3-8b"), Layout(tp=2, pp=4)).stages]
     [1135149056, 872480768, 872480768, 1135153152]
     """
+    model = model_of(model)
     at, plan = layout or Layout(), training or Training()
     check_arguments(model, workload, None)
     check_plans(plan, None)

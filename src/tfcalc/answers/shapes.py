@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from tfcalc.analysis.common import check_arguments, refuse_idle_in_flops
+from tfcalc.analysis.common import check_arguments, model_of, refuse_idle_in_flops
 from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
@@ -305,7 +305,7 @@ def _shown(shaped: InputShape | Made) -> list[Cell]:
 
 def shapes(
     target: str = "complete",
-    model: Model | None = None,
+    model: Model | str | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
 ) -> Shapes:
@@ -329,7 +329,7 @@ def shapes(
     >>> [(made.name, made.sizes) for made in shapes("sdpa", workload=Workload(batch_size=2, seq_len=5)).results]
     [('scores', (2, 8, 5, 5)), ('scaled scores', (2, 8, 5, 5)), ('weights', (2, 8, 5, 5)), ('heads', (2, 8, 5, 64))]
     """
-    by, model = conventions or Conventions(), Transformer() if model is None else model
+    by, model = conventions or Conventions(), Transformer() if model is None else model_of(model)
     check_arguments(model, workload, conventions)
     run = asked_run(model, workload)
     model.check(run)

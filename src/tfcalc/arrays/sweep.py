@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import RUN, axes
-from tfcalc.analysis.common import TRAINING, check_arguments, refuse_idle, refuse_idle_in_flops
+from tfcalc.analysis.common import TRAINING, check_arguments, model_of, refuse_idle, refuse_idle_in_flops
 from tfcalc.arrays import WITHOUT_NUMPY
 from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
 from tfcalc.conventions import Conventions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    model: Model,
+    model: Model | str,
     of: str = "params",
     workload: Workload | None = None,
     conventions: Conventions | None = None,
@@ -76,7 +76,7 @@ def sweep(
         import numpy  # noqa: F401  # whether it is there
     except ImportError:
         raise Unavailable(*WITHOUT_NUMPY) from None
-    question = asked(model, of, workload, conventions, training, serving, weights)
+    question = asked(model_of(model), of, workload, conventions, training, serving, weights)
     return answered(question, sizes, progress or (lambda _: None))
 
 

@@ -134,6 +134,9 @@ TAKEN: dict[str, dict[str, Meaning]] = {
 """Flags that are taken, by whose they are."""
 BY_FLAG = {flag: meaning for flags in TAKEN.values() for flag, meaning in flags.items()}
 
+PACKED = ("--packing", "--sample-packing")
+"""Switches of trainers by which every sequence is full, as memory counts it without them. Attention between the
+documents of a sequence may be left out then, so where FLOPs or time are asked for they are refused."""
 NO_COUNT = "it changes no count: leave it out"
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
@@ -144,7 +147,7 @@ INSTEAD = {
     "--ep": "expert parallelism is of serving, plan and ranks",
     "--dp": "data parallelism is --gpus N, with --zero 1, 2 or 3 to share the model states",
     "--deepspeed": "its stage is --zero 0, 1, 2 or 3",
-    "--packing": "every sequence is counted as full, as packing makes it: leave it out",
+    **dict.fromkeys(PACKED, "every sequence is counted as full, as packing makes it: leave it out"),
     "--max-seq-len": "type --seq of training, or --context of serving",
     "--enable-expert-parallel": "type --ep N, the GPUs that share the experts: tp x dp",
     "--mem-fraction-static": "type --gpu-memory-utilization with --engine sglang, for all that the engine takes",
@@ -168,12 +171,12 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
-OWN_MODULE = "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
-    "memory": {"--max": "--budget", "--module": OWN_MODULE},
-    "params": {"--budget": "--max", "--module": OWN_MODULE},
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--module": OWN_MODULE},
+    "memory": {"--max": "--budget"},
+    "params": {"--budget": "--max"},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
+    "train": {"--weights": "--base-weights"},
     "serve": {"--seq": "--context", "--batch": "--concurrency"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
@@ -223,10 +226,11 @@ def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping
     ['x', '--weights', 'awq', '--tp', '2']
     >>> list(in_our_words(["--load_in_4bit", "True", "--use_dora", "False"], ("--weights", "--dora"), {"--dora": ""}))
     ['--weights', 'nf4']
-    >>> list(in_our_words(["--cp", "1", "--ep=1", "x"], (), {}))
+    >>> list(in_our_words(["--cp", "1", "--ep=1", "x", "--packing", "True"], ("--optimizer",), {}))
     ['x']
     """
     trains = _trains(words)
+    packs = "--optimizer" in flags and "--tokens" not in flags
     left = deque(words)
     while left:
         word = left.popleft()
@@ -239,6 +243,9 @@ def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping
         option = flag if flag in flags else _option(meaning, flags, trains=trains)
         if not option and flag in ONE_OF_ALL and (value if equals else left and left[0]) == "1":
             if not equals:
+                left.popleft()
+        elif flag in PACKED and packs and (value if equals else left and left[0]) not in OFF:
+            if not equals and left and left[0] in ON:
                 left.popleft()
         elif not option:
             yield word

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.configs.config import MOST_LAYERS, Config, ConfigRecord
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
+from tfcalc.core.measure import params
 from tfcalc.core.number import Num
 from tfcalc.core.traced import Guarded
 from tfcalc.dimensions import Dimension, check_sizes
-from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.files import check_plain, told_twice
 from tfcalc.printable import quoted
 from tfcalc.workload import USUAL_LENGTH, Workload, check_phase
@@ -52,6 +53,20 @@ SAME_AS = {
 }
 """The config's names for what the command line and the library call a size."""
 
+
+SHOWN = (
+    "n_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "d_model",
+    "n_heads",
+    "n_kv_heads",
+    "d_ff",
+    "n_experts",
+    "experts_per_token",
+    "vocab_size",
+)
+"""Sizes that are told of a model wherever it is shown."""
 
 CONTEXT = (
     "model_max_length",
@@ -277,6 +292,17 @@ class HFModel:
         called = f"{self.called}: " if self.called else ""
         treated = f", treated as {self.treated_as}" if self.treated_as else ""
         return f"{called}{self.architecture} ({self.data.get('model_type')}{treated})"
+
+    def __repr__(self) -> str:
+        """The summary, with its parameters and sizes; without those of a config that makes no model."""
+        try:
+            read = self.reading.sizes
+            whole = "" if self.instead else f", {self.tree(Workload()).total(params):,} parameters"
+        except TfcalcError:
+            return f"<{self.summary}>"
+        sizes = (next((path for same in SAME_AS[size] for path in _places(same) if path in read), "") for size in SHOWN)
+        said = (f", {path.rpartition('.')[2]} {read[path]:,}" for path in dict.fromkeys(filter(None, sizes)))
+        return f"<{self.summary}{whole}{''.join(said)}>"
 
     def dimensions(self) -> dict[str, Dimension]:
         """The sizes that were read, by the field's path."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
@@ -36,7 +36,7 @@ COMPARISON = re.compile(r"<=|>=|==|=<|=>|[=<>≤≥]")
 def solve(
     condition: str,
     unknown: str,
-    model: Model | None = None,
+    model: Model | str | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -85,7 +85,7 @@ def solve(
     >>> solve("params <= 125M", "layers").value
     16
     """
-    chosen = Transformer() if model is None else model
+    chosen = Transformer() if model is None else model_of(model)
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
     by = conventions or Conventions()

@@ -138,8 +138,11 @@ def examined(
     batch: int,
     seq: int,
     width: int | None = None,
+    of: str = "params",
 ) -> dict[str, Any]:
     """Answer of the process about the class (see :func:`tfcalc.verify.module_worker.answered`).
+
+    With its FLOPs or the memory of a step (``of``) only a torch.nn.Module is answered for.
 
     Raises BadModule with its message where it cannot be loaded or run, Unavailable without PyTorch.
     """
@@ -153,6 +156,7 @@ def examined(
         "batch": batch,
         "seq": seq,
         "width": width,
+        "of": of,
     }
     answer = asked(request)
     if "refused" in answer:

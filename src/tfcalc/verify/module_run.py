@@ -38,8 +38,10 @@ def counted(kind: type, request: Mapping[str, Any], given: Mapping[str, object],
             raise ModuleFailed(str(refused), refused.hint) from None
         module.eval()
         size = sum(parameter.numel() for parameter in module.parameters())
-        inputs, recorder, flops, outputs = _run(module, request, size)
-        _backward(outputs)
+        inputs, recorder, counter, outputs = _run(module, request, size)
+        backward = FlopCounterMode(display=False)
+        with backward:
+            _backward(outputs)
     return {
         "kind": "module",
         "class": kind.__name__,
@@ -50,13 +52,50 @@ def counted(kind: type, request: Mapping[str, Any], given: Mapping[str, object],
         "buffers": [{"name": name, "shape": list(one.shape)} for name, one in module.named_buffers()],
         "inputs": [{"name": one.name, "shape": list(one.shape), "kind": one.kind} for one in inputs],
         "outputs": [{"name": name, "shape": list(one.shape)} for name, one in outputs],
-        "forward_flops": flops,
+        "forward_flops": int(counter.get_total_flops()),
+        "backward_flops": int(backward.get_total_flops()),
+        "flops_by_module": _by_module(module, counter),
+        "step": _step(kind, request, inputs) if request["of"] == "memory" else None,
     }
+
+
+def _step(kind: type, request: Mapping[str, Any], inputs: list[Input]) -> dict[str, Any]:
+    """The memory of a training step. Raises ModuleRefused where none runs without data."""
+    from tfcalc.verify.module_step import step_of  # not every build of PyTorch has its tracker
+
+    try:
+        return step_of(kind, request, inputs)
+    except (Exception, SystemExit) as error:
+        raise ModuleRefused(
+            f"no training step of {kind.__name__} runs without data: {in_a_line(error)}",
+            "forward must not look at values (.item(), if x > 0); its parameters and FLOPs can be asked for",
+        ) from error
+
+
+def _by_module(module: nn.Module, counter: FlopCounterMode) -> list[dict[str, Any]]:
+    """FLOPs of the forward pass of each module itself, without those of modules that it calls.
+
+    All are the whole's own where a module is called from elsewhere than where it is.
+    """
+    counts = counter.get_flop_counts()
+    whole = type(module).__name__
+    total = int(counter.get_total_flops())
+    each = {name: int(sum(counts.get(f"{whole}.{name}", {}).values())) for name, _ in module.named_modules() if name}
+    own = {"": total, **{name: flops for name, flops in each.items() if flops}}  # a list of modules is not called
+    for name in list(own):
+        if name:
+            within = name.rpartition(".")[0]
+            while within not in own:
+                within = within.rpartition(".")[0]
+            own[within] -= each[name]
+    if min(own.values()) < 0:
+        own = {"": total}
+    return [{"name": name, "flops": flops} for name, flops in own.items() if flops]
 
 
 def _run(
     module: nn.Module, request: Mapping[str, Any], size: int
-) -> tuple[list[Input], Recorder, int, list[tuple[str, Tensor]]]:
+) -> tuple[list[Input], Recorder, FlopCounterMode, list[tuple[str, Tensor]]]:
     """The first of the ways to call it that works. Raises ModuleFailed with what the likeliest one raised."""
     asked = request["inputs"]
     tries: Iterable[list[Input]] = (
@@ -81,7 +120,7 @@ def _run(
             outputs = list(results(dict(result.items())))
         if not outputs:
             raise ModuleFailed(f"{type(module).__name__}.forward returns no tensor", size=size)
-        return inputs, recorder, int(counter.get_total_flops()), outputs
+        return inputs, recorder, counter, outputs
     raise ModuleFailed(first, "give shapes: --inputs 2x5x512,2x5x512 (2x5:ids for token ids, none)", size)
 
 

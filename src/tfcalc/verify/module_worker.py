@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tfcalc.verify.data_flow import by_name
 from tfcalc.verify.module_load import ModuleRefused, arguments, found, load, made
 
 MOST_WITH_DATA = 300_000_000
@@ -59,6 +60,10 @@ def _examined(request: Mapping[str, Any]) -> dict[str, Any]:
         raise
     kind = found(module, request["class"], path)
     if not _is_module(kind):
+        if request["of"] != "params":
+            raise ModuleRefused(
+                f"{kind.__name__} is no torch.nn.Module, so nothing of it runs", "ask for its parameters"
+            )
         return _arrays(kind, request)
     from tfcalc.verify.module_run import ModuleFailed, counted
 
@@ -82,8 +87,6 @@ def _is_module(kind: type) -> bool:
 
 def _arrays(kind: type, request: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays among the attributes of a class without torch, once it is made. Raises ModuleRefused if it has none."""
-    from tfcalc.verify.data_flow import by_name
-
     one = made(kind, request["positional"], request["named"])
     arrays = dict(_attributes(one, "", set()))
     if not arrays:

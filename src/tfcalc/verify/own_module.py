@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.explain import explain_part
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.verify.module_answer import ModuleCheck, Pass
+from tfcalc.verify.module_answer import ModuleCheck, Pass, StepOfModule
 from tfcalc.verify.module_parts import parameter, side_by_side
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -33,10 +33,12 @@ TOGGLES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 """Structure that a class may have and the model lacks; each is tried where the counts differ."""
 
 
-def compared(place: str, said: Mapping[str, Any], model: Model, target: str, called: str) -> ModuleCheck:
+def compared(
+    place: str, said: Mapping[str, Any], model: Model, target: str, called: str, of: str = "params"
+) -> ModuleCheck:
     """Compare the process's answer about the class with the ``target`` of ``model``; with nothing where that is ``""``.
 
-    ``called`` is what the verdict calls the target.
+    ``called`` is what the verdict calls the target; ``of`` is what is asked for: params, flops or memory.
 
     Raises UsageError where the model has no such part.
     """
@@ -58,7 +60,15 @@ def compared(place: str, said: Mapping[str, Any], model: Model, target: str, cal
         own = said["forward_flops"]
         flops, remarks = _flops(target, model, said["inputs"], own) if target else (None, [])
         notes += remarks
-        run = Pass(tuple(said["inputs"]), tuple(said["outputs"]), own, flops, said["device"])
+        run = Pass(
+            tuple(said["inputs"]),
+            tuple(said["outputs"]),
+            own,
+            said["backward_flops"],
+            tuple(said["flops_by_module"]),
+            flops,
+            said["device"],
+        )
     return ModuleCheck(
         place=place,
         name=said["class"],
@@ -72,6 +82,8 @@ def compared(place: str, said: Mapping[str, Any], model: Model, target: str, cal
         rows=rows,
         model=model.described(),
         notes=tuple(notes),
+        of=of,
+        step=StepOfModule(**said["step"]) if said.get("step") else None,
     )
 
 

@@ -100,3 +100,38 @@ class Raises(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.linear(x).view(3, 3)
+
+
+class Block(nn.Module):
+    """A feed-forward network of 4 times the width behind its norm, with a residual connection."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Stack(nn.Module):
+    """Equal blocks, and a head."""
+
+    def __init__(self, d: int, n: int) -> None:
+        super().__init__()
+        self.blocks, self.head = nn.ModuleList(Block(d) for _ in range(n)), nn.Linear(d, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Looks(nn.Module):
+    """What it computes depends on the values that it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.map(x if x.sum() > 0 else -x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import check_arguments
+from tfcalc.analysis.common import check_arguments, model_of
 from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.why import conventions_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def why(
     number: str | int,
-    model: Model | None = None,
+    model: Model | str | None = None,
     of: str | None = None,
     workload: Workload | None = None,
     *,
@@ -65,6 +65,7 @@ def why(
     >>> tfcalc.why("Loading model weights took 14.9888 GB", tfcalc.load("llama-3.1-8b")).reasons[0].unit
     'bytes'
     """
+    model = None if model is None else model_of(model)
     lines = logged(str(number))
     if not lines:
         if gpu is not None or tensor_parallel is not None:

@@ -9,7 +9,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
     from tfcalc.report.answer import Answered
@@ -177,6 +177,10 @@ def as_meant(asked: Sequence[str]) -> list[str]:
 
     >>> as_meant(["finetune", "gpt2", "--gpu", "a100"]), as_meant(["qlora", "gpt2"]), as_meant(["chinchilla", "1e23"])
     (['fit', 'gpt2', '--gpu', 'a100'], ['fit', '--qlora', 'gpt2'], ['design', '--compute', '1e23'])
+    >>> as_meant(["flops", "gpt2", "--phase", "decode", "--cached", "8k", "--gpu", "h100"])
+    ['serve', 'gpt2', '--context', '8k', '--gpu', 'h100']
+    >>> as_meant(["memory", "--module", "my.py:Net", "--train"])
+    ['verify', '--of', 'memory', '--module', 'my.py:Net']
     >>> as_meant(["finetune", "gpt2", "--tokens", "1B"]), as_meant(["check", "4h", "mha"]), as_meant(["model", "gpt2"])
     (['train', 'gpt2', '--tokens', '1B'], ['check', 'mha', '4h'], ['overview', 'gpt2'])
     """
@@ -191,6 +195,10 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["gpus"]
         case "flops" if _is_run(rest):
             return ["train", *rest]
+        case "params" | "flops" | "memory" if any(word.partition("=")[0] == "--module" for word in rest):
+            return ["verify", "--of", command, *_renamed(word for word in rest if word != "--train")]
+        case "flops" if _is_served(rest):
+            return ["serve", *_renamed(rest, AS_SERVED)]
         case "memory" if _cards(rest):
             return ["fit", *rest]
         case "compare" if len(_names(rest)) == 1 and _cards(rest):
@@ -242,6 +250,27 @@ def _is_run(words: Sequence[str]) -> bool:
     share = re.fullmatch(r"[\d.]+%?", values.get("--mfu", ""), re.ASCII)
     tokens = "--tokens" in values
     return bool(share) or "--price" in values or (tokens and ("--step-time" in values or _cards(words)))
+
+
+SERVED_PHASES = ("decode", "prefill")
+AS_SERVED = {"--cached": "--context", "--batch": "--concurrency", "--seq": "--input"}
+"""What ``serve`` calls the sizes of a phase of ``flops``."""
+
+
+def _is_served(words: Sequence[str]) -> bool:
+    """Return whether the seconds of a decoded token or of a prompt on a GPU are asked about, which serve tells."""
+    values = _values(words)
+    return values.get("--phase") in SERVED_PHASES and "--gpu" in values and "--mfu" not in words
+
+
+def _renamed(words: Iterable[str], names: Mapping[str, str] = {}) -> Iterator[str]:
+    """Return these words without the phase, options by other names."""
+    behind = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name != "--phase" and behind != "--phase":
+            yield names.get(name, name) + equals + value
+        behind = word
 
 
 def _cards(words: Sequence[str]) -> bool:

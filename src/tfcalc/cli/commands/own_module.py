@@ -9,6 +9,7 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
 from tfcalc.cli.options import EDITS, MODEL_FIELDS, RUN, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
 from tfcalc.verify.module_file import examined, read_arguments, read_inputs, split_place
 from tfcalc.verify.module_sizes import sizes
 from tfcalc.verify.own_module import compared
@@ -55,10 +56,15 @@ def answer(settings: Settings, others: Iterable[str]) -> ModuleCheck:
     Raises UsageError, BadModule where the class cannot be loaded or run, Unavailable without PyTorch.
     """
     _refuse(settings, others)
+    of = settings.get("of", "params")
     place, against = str(settings.get("module")), settings.get("against", "")
     arguments = read_arguments(settings.get("args", ""))
     inputs = read_inputs(settings.get("inputs")) if "inputs" in settings.given else None
     settings, target = _aimed(settings, against)
+    if of != "params" and target:
+        raise UsageError(
+            f"--of {of} of a class is compared with nothing", f"leave --of {of} out, or what it is against"
+        )
     sized = settings.model_name is not None
     if sized:
         settings.model()  # a name that no model has is found before the file is run
@@ -70,10 +76,11 @@ def answer(settings: Settings, others: Iterable[str]) -> ModuleCheck:
         batch=settings.get("batch_size", BATCH),
         seq=settings.get("seq_len", SEQ),
         width=settings.get("d_model"),
+        of=of,
     )
     model = settings.model() if sized else _by_arguments(settings, said["arguments"], target)
     called = settings.model_name or "the whole model" if target == "complete" else target
-    return compared(place, said, model, target, called)
+    return compared(place, said, model, target, called, of)
 
 
 def refuse_without(settings: Settings) -> None:

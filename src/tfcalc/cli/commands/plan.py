@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.plan_question import PlanQuestion, modules_again
+from tfcalc.answers.plan_question import USUAL_BATCH, PlanQuestion, modules_again
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.train import RATES, rates_of_file
@@ -84,9 +84,19 @@ ZERO = Option(
     front=True,
 )
 BATCH = (
-    Option("global_batch_size", ("--global-batch-size",), "sequences of a step, of all GPUs", number=True, front=True),
     Option(
-        "global_batch", ("--global-batch",), "tokens of a step, of all GPUs, such as 16.8M", amount=True, front=True
+        "global_batch_size",
+        ("--global-batch-size",),
+        "sequences of a step, of all GPUs [default: those of 4M tokens]",
+        number=True,
+        front=True,
+    ),
+    Option(
+        "global_batch",
+        ("--global-batch",),
+        "tokens of a step, of all GPUs, such as 16.8M [default: 4M]",
+        amount=True,
+        front=True,
     ),
 )
 STACK = Option("stack", ("--stack",), "whose code runs [default: megatron]", STACKS, group="training", front=True)
@@ -211,6 +221,7 @@ def _question(settings: Settings) -> PlanQuestion:
         card=card,
         gpus=gpus,
         sequences=_sequences(settings, length),
+        usual_batch=not any(option.name in settings.given for option in BATCH),
         length=length,
         fixed=_fixed(settings, bool(modules)),
         stack=stack,
@@ -263,9 +274,7 @@ def _sequences(settings: Settings, length: int) -> int:
         raise UsageError(f"--global-batch-size {size} and --global-batch {tokens:g} both set the batch", "give one")
     if size is not None:
         return int(size)
-    if tokens is None:
-        raise UsageError("a plan needs the batch of a step", "add --global-batch-size 256, or --global-batch 4M tokens")
-    return _evenly(tokens / length)
+    return _evenly((USUAL_BATCH if tokens is None else tokens) / length)
 
 
 def _evenly(sequences: float) -> int:

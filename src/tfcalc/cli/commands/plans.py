@@ -6,11 +6,11 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import TRAINING as STEP
-from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
+from tfcalc.cli.options import COUNT, DTYPE, RANK, RUN, TUNING, Option, serving, training
 from tfcalc.cli.settings import FLAG
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
-from tfcalc.number_formats import COMPUTED
+from tfcalc.number_formats import COMPUTED, FLOATS_ELSEWHERE
 from tfcalc.plans import GRPO, PPO, Serving, Training
 from tfcalc.workload import Workload
 
@@ -114,12 +114,15 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         sound(model)
         return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
+        _imply_adapters(settings)
         if settings.get("lora"):
             stored = settings.given.get("base_weights")
             if stored and stored.called == "--qlora" and "weights" in settings.given:
                 del settings.given["base_weights"]  # its own format gives way to one that is typed
             _take_for(settings, "weights", "base_weights")
-        settings.refuse(("weights",), "with --train", {}, "add --lora 16: what is quantized is frozen")
+        if settings.get("weights") in COMPUTED:
+            _take_for(settings, "weights", "precision")
+        settings.refuse(("weights",), "with --train", {}, "give --precision, or --base-weights beside --lora 16")
         settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
         if settings.get("dtype") in COMPUTED:
             _take_for(settings, "dtype", "precision")
@@ -136,6 +139,16 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     settings.refuse((o.name for o in SERVING if o.name not in SHARED_OPTIONS), "without --serve", {}, "add --serve")
     settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
     return Plans()
+
+
+def _imply_adapters(settings: Settings) -> None:
+    """Take it for LoRA where weights are typed in a format that nobody trains: what is quantized is frozen."""
+    if "lora" in settings.given:
+        return
+    for name in ("base_weights", "weights"):
+        typed = settings.given.get(name)
+        if typed and typed.source == FLAG and str(typed.value).lower() not in (*COMPUTED, *FLOATS_ELSEWHERE):
+            settings.given["lora"] = typed._replace(value=int(RANK), short=typed.words)
 
 
 def _take_for(settings: Settings, name: str, meant: str) -> None:

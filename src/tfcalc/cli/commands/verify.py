@@ -29,7 +29,7 @@ OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", 
 def answer(settings: Settings) -> Answered:
     """Return both counts; raise Unavailable (exit 4) where there is nothing to compare."""
     if settings.get("module"):
-        return own_module.answer(settings, (OF.name, CHECKPOINT.name, *(option.name for option in TRAINING)))
+        return own_module.answer(settings, (CHECKPOINT.name, *(option.name for option in TRAINING)))
     own_module.refuse_without(settings)
     if settings.get("of", "params") != "params":
         settings.choose("checkpoint", "of")
