@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
@@ -63,6 +64,7 @@ class PlanQuestion(NamedTuple):
         budget_days: days in which the run is to end.
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
+        named: how the model is named in commands; by default by its name.
     """
 
     model: Model
@@ -85,6 +87,12 @@ class PlanQuestion(NamedTuple):
     budget_days: float | None = None
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
+    named: str = ""
+
+    @property
+    def model_words(self) -> str:
+        """The model, as commands name it."""
+        return self.named or shlex.quote(getattr(self.model, "name", None) or "MODEL")
 
     @property
     def tokens_per_step(self) -> int:

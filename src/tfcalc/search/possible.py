@@ -5,7 +5,7 @@ How modules are split is known to ``placed``, which is asked: what is listed is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,6 +107,17 @@ def ends_of(depth: int, pp: int) -> PipelineEnds | None:
     return None
 
 
+def layers_of_stage(copies: Sequence[int], at: Layout) -> tuple[int, ...]:
+    """Return how many layers of each kind a stage has, of kinds with so many ``copies`` one after another.
+
+    >>> layers_of_stage([3, 58], Layout(pp=8, stage=0, first_layers=7, last_layers=6))
+    (3, 4)
+    """
+    starts = [0, *accumulate(copies)]
+    here = at.places(starts[-1])
+    return tuple(sum(low <= place < high for place in here) for low, high in pairwise(starts))
+
+
 def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
     """Return the layers of each kind on the first stage, between, and on the last one; None where all have as many.
 
@@ -118,16 +129,15 @@ def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | 
 
 @cache
 def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
-    starts = [0, *accumulate(copies for copies, _ in kinds)]
-    depth = starts[-1]
+    copies = [number for number, _ in kinds]
+    depth = sum(copies)
     ends = ends_of(depth, pp) if pp <= depth else None
     if ends is None or vpp not in ends.chunks(depth, pp) or (len(kinds) == 1 and depth % pp == 0):
         return None
     at = _with_ends(Layout(pp=pp, vpp=vpp), ends)
 
     def on(stage: int) -> tuple[int, ...]:
-        here = at._replace(stage=stage).places(depth)
-        return tuple(sum(low <= place < high for place in here) for low, high in pairwise(starts))
+        return layers_of_stage(copies, at._replace(stage=stage))
 
     def params(here: tuple[int, ...]) -> int:
         return sum(copies * each for copies, (_, each) in zip(here, kinds, strict=True))
