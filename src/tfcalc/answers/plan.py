@@ -361,6 +361,8 @@ class Plan(OneLayout):
             if word != ONE_COPY:
                 first.setdefault(kind, f"{word}: {WORDS[kind].format(*numbers)}")
         yield "; ".join(first[kind] for kind in WORDS if kind in first)
+        if "pipeline_model" in (how := self.layouts[0].source.ends):
+            yield f"The layers of a stage do not make as many chunks: {how} of Megatron-core"
         plan_of_it, *others = self.layouts[0].commands
         yield f"To open the first: {'; '.join(others or [plan_of_it])}"
 

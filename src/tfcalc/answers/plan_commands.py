@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.search.possible import ends_of
+from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
@@ -21,11 +21,12 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     """Yield ``tfcalc`` with the words that open this layout.
 
     ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, and is no answer of
-    replicas; ``memory`` its peak, where a step of the layout runs on the tape.
+    replicas, nor of uneven chunks; ``memory`` its peak, where a step of the layout runs on the tape.
     """
     question = case.question
     yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
-    if at.shards is None or at.dp * at.cp == at.shards:
+    replicated = at.shards is not None and at.dp * at.cp != at.shards
+    if not replicated and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
         yield _command("ranks", question, _of_ranks(case, at))
     if case.on_tape(at) is not None:
         run, plan = case.asked(at)
@@ -147,3 +148,15 @@ def options_of_ends(depth: int, pp: int) -> Options:
         "--embedding-as-layer": ends.counts_embedding,
         "--loss-as-layer": ends.counts_loss,
     }
+
+
+def filled(depth: int, pp: int, vpp: int) -> str:
+    """Return how layers that do not divide fill the stages: options of ``ranks``, or Megatron-core's own text.
+
+    >>> filled(61, 8, 1), filled(5, 2, 2)
+    ('--first-stage-layers 7 --last-stage-layers 6', "pipeline_model_parallel_layout='Et|tt|tt|L'")
+    """
+    if not are_uneven(depth, pp, vpp):
+        return in_words(options_of_ends(depth, pp))
+    chunks = ["t" * len(chunk) for chunk in uneven_chunks(depth, pp * vpp)]
+    return f"pipeline_model_parallel_layout='E{'|'.join(chunks)}L'"

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.answers.plan_commands import commands_of, in_words, options_of_ends
+from tfcalc.answers.plan_commands import commands_of, filled
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
 from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
+from tfcalc.search.possible import are_uneven
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -157,20 +158,25 @@ class LayoutOfCase(NamedTuple):
 
     @property
     def uneven(self) -> bool:
-        """Return whether the layers do not divide over its stages."""
-        return self.case.work.depth % int(self.one.layouts.pp) != 0
+        """Return whether the layers do not divide over its stages, or over their chunks."""
+        depth, at = self.case.work.depth, self.one.layouts
+        return depth % int(at.pp) != 0 or are_uneven(depth, int(at.pp), int(at.vpp))
 
     @property
     def ends(self) -> str:
-        """Options of ``ranks`` that say how layers fill its stages."""
-        return in_words(options_of_ends(self.case.work.depth, int(self.one.layouts.pp)))
+        """Options of ``ranks`` that say how layers fill its stages, or Megatron-core's layout of uneven chunks."""
+        return filled(self.case.work.depth, int(self.one.layouts.pp), int(self.one.layouts.vpp))
 
 
 class ListedLayout(Record):
     """A layout with what it takes."""
 
     layout = record(PlannedLayout, "the layout", lambda listed: listed.one.layouts)
-    stages = text("how layers that do not divide fill the stages, as options of ranks", lambda x: x.ends, when=UNEVEN)
+    stages = text(
+        "how layers that do not divide fill the stages: options of ranks, or of Megatron-core where chunks are uneven",
+        lambda listed: listed.ends,
+        when=UNEVEN,
+    )
     commands = texts(
         "commands that open it: the plan of this layout alone, ranks, and memory where it knows the layout",
         lambda listed: tuple(commands_of(listed.case, listed.one.layouts)),

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 PLAIN = SCHEDULES["1f1b"]
 FIRST, BETWEEN, LAST = 0, 1, 2
 """Places of stages in a layout's ``stages``."""
-LOSS, FUSED_LOSS, HEAD = 10, 8, 4
-"""Bytes of a logit while the loss is computed: in 16 bits, in 32 bits, and its gradient in 32, which is in 16 where the
-loss is fused; and bytes of each hidden number that the last norm and the head have saved."""
+LOSS, IN_PLACE, HEAD = 10, 6, 4
+"""Bytes of a logit while the loss is computed: in 16 bits, in 32 bits, and its gradient in 32, which Megatron-core
+makes in place; and bytes of each hidden number that the last norm and the head have saved."""
 READ = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes of a number that Transformer Engine's products have saved of what they read, with the scales of blocks; else 2.
 
@@ -118,7 +118,7 @@ class DeviceMemory:
         if not self.megatron:
             return LOSS * tokens * columns
         at_head = BYTES * (tokens * columns + tokens * width + columns * width)
-        return HEAD * tokens * width / self.sharing + larger(FUSED_LOSS * tokens * columns, at_head)
+        return HEAD * tokens * width / self.sharing + larger(IN_PLACE * tokens * columns, at_head)
 
     @property
     def _workspaces(self) -> Many:
