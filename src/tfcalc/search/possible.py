@@ -275,7 +275,8 @@ class Possible:
         check_divides("GPUs", self.space.gpus, _product(tp=tp, pp=pp, cp=cp), tp * pp * cp)
         if cp > 1:
             check_divides("tokens of a sequence", length, f"twice {FLAGS['cp']}", 2 * cp)
-            self._check_split(cp=2)  # any number is like two
+            if not self._written("cp", cp):
+                self._check_split(cp=2)  # any number is like two; where it is asked for, sizes alone decide
         if tp > 1 and self.space.sequence_parallel:
             check_divides("tokens of a GPU's sequence", length // cp, FLAGS["tp"], tp)
 
