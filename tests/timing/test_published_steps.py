@@ -26,6 +26,7 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import ChosenLayout, Enumeration, LayoutEvaluator, SearchedLayouts, search
 from tfcalc.search.possible import Possible, Space, are_uneven, stages_of, uneven_chunks
 from tfcalc.timing.estimate import band_of_pairs
+from tfcalc.timing.measured_runs import layout_of
 from tfcalc.timing.rates import STACKS, machine_of, rates_of, table
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import work_of
@@ -195,7 +196,7 @@ def test_published_layouts_can_be() -> None:
     """
     refused, uneven = [], 0
     for row in planning_runs.timed():
-        at = planning_runs.layout_of(row, planning_runs.stack(row))
+        at = layout_of(row, planning_runs.stack(row))
         fixed = Axes(pp=(at.pp,), vpp=(at.vpp,))
         space = Space(
             planning_runs.work(row),
