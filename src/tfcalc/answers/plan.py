@@ -352,7 +352,7 @@ class Plan(OneLayout):
         yield from self._opened()
 
     def _opened(self) -> Iterator[str]:
-        """What the words of the layouts say, each where it comes first, and the commands that open the first one."""
+        """Meanings of the words of the layouts, each where it comes first, and the commands that open the first one."""
         shown = self.pareto if self.question.pareto and self.fits else self.layouts
         first: dict[str, str] = {}
         for word in (word for one in shown for word in one.layout.words.split()):

@@ -74,7 +74,7 @@ def _machine(question: PlanQuestion) -> Options:
 
 
 def _axes(case: PlanCase, at: Layouts) -> Options:
-    """All axes of a plan: each has the one value of this layout."""
+    """Axes of a plan, each with the one value of this layout."""
     experts = case.space.experts > 1
     return {
         "--tp": at.tp,

@@ -108,7 +108,7 @@ def ends_of(depth: int, pp: int) -> PipelineEnds | None:
 
 
 def layers_of_stage(copies: Sequence[int], at: Layout) -> tuple[int, ...]:
-    """Return how many layers of each kind a stage has, of kinds with so many ``copies`` one after another.
+    """Return how many layers of each kind a stage has; the kinds follow one another, in these ``copies``.
 
     >>> layers_of_stage([3, 58], Layout(pp=8, stage=0, first_layers=7, last_layers=6))
     (3, 4)

@@ -352,7 +352,7 @@ class DeviceMemory:
 
 
 def _shapes(products: Sequence[Product]) -> Counter[tuple[int, int]]:
-    """How many matrices of each shape there are."""
+    """Return the number of matrices of each shape."""
     found: Counter[tuple[int, int]] = Counter()
     for one in products:
         found[one.inner, one.columns] += one.times
