@@ -131,8 +131,8 @@ def are_uneven(depth: int, pp: int, vpp: int) -> bool:
 def uneven_chunks(depth: int, number: int) -> list[range]:
     """Return the places of the layers of each chunk, of all stages in the order that a batch runs through them.
 
-    The embedding and the loss count as a layer each, as recipes of Megatron-core's ``pipeline_model_parallel_layout``
-    have them; the first chunks have one more than the others.
+    The embedding and the loss count as a layer each, as layouts of Megatron-core do that were published
+    (``pipeline_model_parallel_layout``); the first chunks have one more than the others.
 
     >>> [len(chunk) for chunk in uneven_chunks(61, 16)][-3:], uneven_chunks(61, 16)[0]
     ([4, 4, 2], range(0, 3))
