@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tfcalc
-from tfcalc.hardware import named
+from tfcalc.hardware import Accelerator, named
 from tfcalc.timing.measured_runs import Unusable, config_of, layout_of, stack_of
 from tfcalc.timing.rates import Machine, machine_of, rates_of
 from tfcalc.timing.step import Layouts, StepParts, StepTime
@@ -70,11 +70,15 @@ def work(row: Row) -> ModelWork:
     return _work(json.dumps(config(row)), row["seq"])
 
 
+@cache
+def _card(name: str) -> Accelerator:
+    return named(name)[0]
+
+
 def machine(row: Row) -> Machine:
     """The row's GPUs among others."""
     nic = row["nic_gbps_node"] * 1e9 / 8 / row["gpus_per_node"] if "nic_gbps_node" in row else None
-    card = named(CARDS[row["gpu"]])[0]
-    found = machine_of(card, row.get("nvlink_domain") or row["gpus_per_node"], nic)
+    found = machine_of(_card(CARDS[row["gpu"]]), row.get("nvlink_domain") or row["gpus_per_node"], nic)
     assert found is not None
     return found
 

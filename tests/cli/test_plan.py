@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -504,6 +505,68 @@ def test_what_is_listed_takes_what_memory_says(quick: Quick) -> None:
         assert (one["peak_bytes"], one["status"]) == (known["peak_bytes"], known["status"])
         assert one["status"] in ("fits", "tight")
         assert one["peak_bytes"] <= found["usable_bytes"] == known["budget_bytes"]
+
+
+OPENED = (
+    "llama-3-8b --gpu 64xh100 --global-batch-size 256",
+    "llama-3-8b --gpu 64xh100 --global-batch-size 256 --checkpointing full --cp 2 --tp 2,4",
+    "llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
+    "llama-3.1-405b --gpu 1024xh100 --global-batch-size 512 --tp 8 --pp 16,32 --zero 1 --micro-batch 1 --seq 8k",
+    "gpt2 --layers 24 --gpu 8xa100 --global-batch-size 64",
+    "llama-3-8b --gpu 64xh100 --global-batch-size 256 --checkpointing selective --recompute-modules mlp --tp 4",
+    "mixtral-8x7b --gpu 64xh100 --global-batch-size 256 --tp 2",
+    "gpt-oss-120b --gpu 64xh100 --global-batch-size 1024 --ep 8",
+    "mistral-7b --gpu 64xh100 --global-batch-size 256 --tp 4 --pp 2 --cp 2 --zero 1",
+    "deepseek-v3 --gpu 256xgb200 --global-batch-size 4096 --tp 1 --pp 4 --vpp 4 --cp 1 --ep 64 --precision mxfp8",
+    "deepseek-v3 --gpu 1024xh100 --global-batch-size 2048 --pp 8,16 --ep 32 --tp 2 --zero 1 --micro-batch 1",
+    "llama-3-8b --gpu 64xh100 --global-batch-size 256 --stack fsdp --nic 25G --measured 1633",
+    "llama-3-8b --gpu 32xa100 --gpus-per-node 4 --global-batch-size 256 --stack deepspeed",
+)
+"""Questions of every stack; of experts, tied tables, uneven stages, chunks, shared sequences, each checkpointing."""
+
+
+@pytest.mark.parametrize("words", OPENED)
+def test_what_is_recommended_is_opened_by_its_commands(quick: Quick, words: str) -> None:
+    """The plan of one layout, ``ranks`` and ``memory`` say of it what the list of layouts does."""
+    listed = json.loads(quick("plan", *words.split(), "--top", "1", "--json").stdout)["layouts"]
+    asked = []
+    for one in listed:
+        for command in one["commands"]:
+            program, name, *rest = shlex.split(command)
+            assert program == "tfcalc"
+            done = quick(name, *rest, "--json")
+            assert done.returncode == 0, (command, done.stderr)
+            CHECKS[name](json.loads(done.stdout), one)
+            asked.append(name)
+    assert "plan" in asked
+    assert ("ranks" in asked) == all(word not in words for word in ("oss", "mistral", "vpp"))  # sinks, windows, chunks
+    unknown = ("8x7b", "oss", "deepseek", "405b", "fsdp", "deepspeed", "mlp")  # experts, ends, stacks, modules
+    assert ("memory" in asked) == all(word not in words for word in unknown)
+
+
+def _is_that_plan(opened: dict[str, Any], one: dict[str, Any]) -> None:
+    keys = ("layout", "step_seconds", "peak_bytes", "closed_form_bytes", "status", "mfu", "reserved")
+    assert {key: opened[key] for key in keys} == {key: one[key] for key in keys}
+    assert opened["searched"] == 1
+
+
+def _are_those_ranks(opened: dict[str, Any], one: dict[str, Any]) -> None:
+    """``ranks`` counts the bytes of Megatron-core; where its step is not known on the tape, both by closed forms."""
+    shared = ("tp", "pp", "vpp", "cp", "ep", "dp", "gpus")
+    assert {key: opened["layout"][key] for key in shared} == {key: one["layout"][key] for key in shared}
+    assert opened["micro_batch"] == one["layout"]["micro_batch"]
+    largest = max(stage["allocated_bytes"] for stage in opened["stages"])
+    if one["reserved"]["simulated"]:
+        assert largest == one["peak_bytes"]
+    elif "--stack megatron" in one["commands"][0]:
+        assert largest == pytest.approx(one["peak_bytes"], rel=0.02)
+
+
+def _is_that_memory(opened: dict[str, Any], one: dict[str, Any]) -> None:
+    assert opened["peak_bytes"] == one["peak_bytes"]
+
+
+CHECKS = {"plan": _is_that_plan, "ranks": _are_those_ranks, "memory": _is_that_memory}
 
 
 def test_the_verdict_on_experts_rests_on_what_published_runs_reserved(quick: Quick) -> None:

@@ -148,16 +148,33 @@ def test_reserved_memory_is_what_megatron_had_on_b200(
         assert max(stage.reserved.high_bytes for stage in stages) / 2**30 >= gib
 
 
-def test_memory_of_the_first_stage_is_that_of_memory(tfcalc: Program) -> None:
-    """The same step, asked of ``memory --backend megatron``; of experts an estimate, from what is allocated upwards."""
-    words = ("--tp", "2", "--sequence-parallel", "--pp", "2", "--vpp", "2", "--grad-accum", "8", "--seq", "2048")
-    stages = asked(tfcalc, "qwen3-0.6b", *words)["stages"]
-    more = ("--backend", "megatron", "--precision", "bf16-master-fp32-grads", "--checkpointing", "none", "--gpus", "4")
-    memory = json.loads(tfcalc("memory", "qwen3-0.6b", "--train", *more, *words, "--json").stdout)
-    names = ("reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
-    assert stages[0]["allocated_bytes"] == memory["peak_bytes"]
-    assert list(stages[0]["reserved"].values()) == [*(memory[name] for name in names), True]
-    assert [stage["reserved"]["simulated"] for stage in stages] == [True, False]
+@pytest.mark.parametrize(
+    ("name", "again", "chunks", "fullest"),
+    [
+        ("llama-3-8b", "none", "1", 0),  # two micro-batches of 16 layers, 4.56 GB, beside 2 of the last stage's
+        ("llama-3-8b", "full", "1", 1),  # inputs of layers alone, and 4,096 x 128,256 / 2 logits
+        ("llama-3-8b", "none", "2", 0),
+        ("qwen3-0.6b", "none", "2", 1),  # 151,936 words, and layers of 1,024
+    ],
+)
+def test_memory_is_that_of_the_fullest_stage(tfcalc: Program, name: str, again: str, chunks: str, fullest: int) -> None:
+    """The same step, of ``memory --backend megatron``: the first stage has most in flight, the last the logits."""
+    words = ("--tp", "2", "--sequence-parallel", "--pp", "2", "--grad-accum", "8", "--seq", "2048", "--vpp", chunks)
+    stages = asked(tfcalc, name, *words, "--checkpointing", again)["stages"]
+    more = ("--backend", "megatron", "--precision", "bf16-master-fp32-grads", "--checkpointing", again, "--gpus", "4")
+    memory = json.loads(tfcalc("memory", name, "--train", *more, *words, "--json").stdout)
+    peaks = [stage["allocated_bytes"] for stage in stages]
+    assert max(peaks) == peaks[fullest] == memory["peak_bytes"]
+    assert memory["reserved_bytes"] > memory["peak_bytes"]
+    if fullest == 0 or chunks == "1":
+        names = ("reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
+        assert list(stages[fullest]["reserved"].values()) == [*(memory[name] for name in names), True]
+    else:
+        assert stages[fullest]["reserved"]["simulated"] is False
+
+
+def test_memory_of_experts_is_an_estimate(tfcalc: Program) -> None:
+    """What is reserved is from what is allocated upwards."""
     (stage,) = asked(tfcalc, "mixtral-8x7b", "--ep", "8", "--dp", "8")["stages"]
     reserved, states = stage["reserved"], stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
     assert reserved["simulated"] is False

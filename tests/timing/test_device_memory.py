@@ -39,7 +39,7 @@ def test_peaks_of_megatron_core(
     """
     model = tfcalc.from_config(config({"arch": arch, "layers": layers, "seq": length}))
     peak = float(DeviceMemory(work_of(model, length), at).peak)
-    assert peak == pytest.approx(allocated, rel=0.08)
+    assert peak == pytest.approx(allocated, rel=0.015)
 
 
 @pytest.mark.parametrize(
@@ -107,26 +107,67 @@ def test_what_modules_drop_by_hand(modules: tuple[str, ...], per_token: int) -> 
     assert whole - less == 4096 * per_token
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "by_hand"),
+    [
+        # two norms, two inputs; queries, keys and values; attention's result; gate and up; what the last product reads
+        ("llama-3-8b", 0, 2 * 2 * 4096 + 2 * 4096 + 2 * 6144 + 3 * 4096 + 4 * 32 + 2 * 28672 + 14336),
+        # the latents and their norms' results; 128 heads of 192, 128 and 128; the shared expert; the router; 8 experts
+        (
+            "deepseek-v3",
+            1,
+            2 * 2 * 7168
+            + 2 * 7168
+            + (2 + 1) * 1536
+            + (2 * 576 + 512)
+            + 2 * 128 * (192 + 128 + 128)
+            + 3 * 128 * 128
+            + 4 * 128
+            + (2 * 2 * 2048 + 2048)
+            + 2 * 256
+            + 2 * 7168
+            + 8 * (3 * 7168 + 2 * 2 * 2048 + 2048),
+        ),
+    ],
+)
+def test_what_fp8_saves_by_hand(name: str, kind: int, by_hand: int) -> None:
+    """Bytes of a token: products save what they read in 8 bits, where nobody else has it in 16 as well.
+
+    Attention has its own result in 16 bits besides; both maps down to latents read the same hidden vectors.
+
+    Source: NVIDIA/TransformerEngine, pull request 1865, on what Linear and GroupedLinear save.
+    """
+    work = work_of(tfcalc.load(name), 4096)
+    found = float(DeviceMemory(work, Layouts(), precision="fp8").layer(work.layers[kind]))
+    assert found == pytest.approx(4096 * by_hand, rel=1e-3)
+
+
 def test_rows_whose_source_names_the_modules() -> None:
     """Of 213 runs of Megatron-Bridge 34 say in their configurations which modules run again, and 5 that none does.
 
-    12 of the 34 fit either way; DeepSeek-V3 on GB200 and B200 comes from 17 to 19 % beyond the usable bytes to within
-    2 to 3 %. Formats of 8 bits, in which products save what they read, are not counted.
+    20 of the 34 fit, and all of these 5; DeepSeek-V3 in 8 bits on GB200 and B200 from 8 to 11 % beyond the usable bytes
+    comes to within them. What does not fit offloads, or has moments in 16 bits: that is not counted.
     """
-    told = [row for row in rows() if row.get("recompute_modules")]
-    assert len(told) == 34
+    told = [row for row in rows() if row.get("recompute_modules") is not None]
     room = {name: named(card)[0].usable().bytes for name, card in CARDS.items()}
 
     def over(row: Row, at: Layouts) -> float:
-        return float(DeviceMemory(work(row), at).peak) / room[row["gpu"]] - 1
+        precision = row["precision"].split("-")[0]
+        return float(DeviceMemory(work(row), at, precision=precision).peak) / room[row["gpu"]] - 1
 
-    close = [row for row in told if row["model"] == "deepseek-v3" and row["recompute_modules"] == ["mla_up_proj"]]
-    near = [over(row, layout(row)) for row in close if row["gpu"] in ("GB200", "B200")]
-    before = [over(row, layout(row)._replace(modules=())) for row in close if row["gpu"] in ("GB200", "B200")]
-    assert len(near) == 9
-    assert max(near) < 0.025
-    assert min(before) > 0.16
-    assert sum(over(row, layout(row)) <= 0 for row in told) == 12
+    named_modules = [row for row in told if row["recompute_modules"]]
+    assert (len(told), len(named_modules)) == (39, 34)
+    close = [
+        row
+        for row in named_modules
+        if row["model"] == "deepseek-v3" and row["recompute_modules"] == ["mla_up_proj"] and "fp8" in row["precision"]
+        if row["gpu"] in ("GB200", "B200")
+    ]
+    assert len(close) == 8
+    assert all(over(row, layout(row)) <= 0 for row in close)
+    assert all(over(row, layout(row)._replace(modules=())) > 0.05 for row in close)
+    assert sum(over(row, layout(row)) <= 0 for row in named_modules) == 20
+    assert all(over(row, layout(row)) <= 0 for row in told if not row["recompute_modules"])
 
 
 OF_BIGSCIENCE = [row for row in rows() if "BigScience" in row["unit"] and row.get("zero") == 1]

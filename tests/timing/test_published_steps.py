@@ -24,8 +24,9 @@ from tfcalc.hardware import named
 from tfcalc.search import layouts
 from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import ChosenLayout, Enumeration, LayoutEvaluator, SearchedLayouts, search
-from tfcalc.search.possible import Possible, Space
+from tfcalc.search.possible import Possible, Space, are_uneven, stages_of, uneven_chunks
 from tfcalc.timing.estimate import band_of_pairs
+from tfcalc.timing.measured_runs import layout_of
 from tfcalc.timing.rates import STACKS, machine_of, rates_of, table
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import work_of
@@ -186,6 +187,45 @@ def test_everything_divides() -> None:
         assert at.dp * at.micro_batch * at.batches == 96
         assert 32 % at.tp == 8 % at.ep == 0
         assert at.vpp == 1 or at.batches % at.pp == 0
+
+
+def test_published_layouts_can_be() -> None:
+    """No rule refuses the layout of a published run, where its axes are given; of InternEvo's own ZeRO replicas apart.
+
+    The chunks of DeepSeek-V3's and Kimi K2's 61 layers are uneven (Megatron-core's pipeline_model_parallel_layout).
+    """
+    refused, uneven = [], 0
+    for row in planning_runs.timed():
+        at = layout_of(row, planning_runs.stack(row))
+        fixed = Axes(pp=(at.pp,), vpp=(at.vpp,))
+        space = Space(
+            planning_runs.work(row),
+            tfcalc.from_config(planning_runs.config(row)).module(),
+            row["n_gpus"],
+            int(row["global_batch"]),
+            fixed,
+            stack=planning_runs.stack(row),
+        )
+        try:
+            Possible(space).check(at)
+        except InvalidModel as error:
+            refused.append((row["unit"], error.message))
+        uneven += are_uneven(space.work.depth, at.pp, at.vpp)
+    assert {unit for unit, _ in refused} == {"InternEvo 7B A100"}
+    assert all("--replicas" in message for _, message in refused)
+    assert uneven == 26
+
+
+def test_layers_of_uneven_chunks() -> None:
+    """The 61 layers, embedding and loss of DeepSeek-V3 over 16 chunks of 4 stages: 15 have 4 of these, the last 3.
+
+    Source: Megatron-Bridge's layout of this model, ``Et*4|(tttt|)*14tmL``, has at most one layer less or more.
+    """
+    chunks = uneven_chunks(61, 16)
+    assert [len(chunk) for chunk in chunks] == [3] + 14 * [4] + [2]
+    assert [place for chunk in chunks for place in chunk] == list(range(61))
+    space = space_of("deepseek-v3", 4096, 256, 4096, fixed=Axes(pp=(4,), vpp=(4,)))
+    assert stages_of(space, 4, 4) == ((3, 12), (0, 16), (0, 14))
 
 
 def test_what_is_enumerated_is_all_that_breaks_no_rule() -> None:

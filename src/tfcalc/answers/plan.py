@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +32,7 @@ from tfcalc.report.sheet import Rounded, Sheet
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE
+from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates
@@ -43,6 +45,22 @@ LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
 MOST_GPUS = 2**17
 """Largest number of GPUs that is tried."""
+WORDS = {
+    "tp": "{0} GPUs share each layer",
+    "pp": "{0} pipeline stages",
+    "ppx": "{0} pipeline stages, each with {1} chunks of layers (--vpp)",
+    "cp": "{0} GPUs share each sequence",
+    "ep": "{0} groups of GPUs share the experts",
+    "etp": "{0} GPUs share each expert",
+    "dp": "{0} copies share the batch",
+    "hsdp": "{0} replicas of whole shards",
+    "b": "micro-batches of {0} sequences, else of 1",
+    "zero": "stage {0} of ZeRO, else 1 (FSDP: 3)",
+    "full": "layers run again in backward",
+    "selective": "modules run again in backward",
+}
+"""What each word of a layout says (``PlannedLayout.words``), with its numbers."""
+ONE_COPY = "dp1"
 NEAR = 0.1
 """Part of a batch within which another one is proposed."""
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
@@ -251,12 +269,15 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory of what is listed: that of memory --train; of all else a closed form: what is saved for backward "
-            "in 16 bits, on the GPU, nothing recomputed but whole layers; runs that offload it, save it in 8 bits or "
-            "recompute some modules take less"
+            "memory of what is listed: that of memory --train; of all else a closed form of Megatron-core: what is "
+            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload, "
+            "or have moments in 16 bits, take less"
         )
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
+        if question.precision in READ:
+            low = question.precision
+            yield f"products save what they read in {low}, as Transformer Engine's do; weights have 16 bits, or twice 8"
         if question.modules:
             yield "recomputed: " + ", ".join(f"{name} ({MODULES[name]})" for name in question.modules)
         yield "not in it: data loading, checkpoints, failures, warm-up"
@@ -304,7 +325,7 @@ class Plan(OneLayout):
                 f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
             )
             if apart := self._by_closed_form:
-                yield f"GiB by the closed form, which may be some 10 % too few: {', '.join(apart)}"
+                yield f"GiB by the closed form, which may be some per cent too few: {', '.join(apart)}"
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
@@ -329,6 +350,22 @@ class Plan(OneLayout):
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
+        yield from self._opened()
+
+    def _opened(self) -> Iterator[str]:
+        """Meanings of the words of the layouts, each where it comes first, and the commands that open the first one."""
+        shown = self.pareto if self.question.pareto and self.fits else self.layouts
+        first: dict[str, str] = {}
+        for word in (word for one in shown for word in one.layout.words.split()):
+            numbers = re.findall("[0-9]+", word)
+            kind = re.sub("[0-9]", "", word)
+            if word != ONE_COPY:
+                first.setdefault(kind, f"{word}: {WORDS[kind].format(*numbers)}")
+        yield "; ".join(first[kind] for kind in WORDS if kind in first)
+        if "pipeline_model" in (how := self.layouts[0].source.ends):
+            yield f"The layers of a stage do not make as many chunks: {how} of Megatron-core"
+        plan_of_it, *others = self.layouts[0].commands
+        yield f"To open the first: {'; '.join(others or [plan_of_it])}"
 
     @property
     def _even_batch(self) -> int | None:

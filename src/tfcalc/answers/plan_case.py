@@ -16,6 +16,7 @@ from tfcalc.search.axes import Axes, WrittenLayout
 from tfcalc.search.gpus import FITTING, CardRule, Simulated, of_accelerator
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
+from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import ErrorBand
 from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
 from tfcalc.timing.rates_file import band_for, rates_for
@@ -107,14 +108,15 @@ class PlanCase:
 
     def _on_tape(self, at: Layouts) -> int | None:
         """Return the peak of ``memory --train`` on a share of each sequence; None where it knows no such step."""
-        if self.question.stack != MEGATRON or at.modules or self.space.experts > 1:
+        low = self.question.precision in READ
+        if self.question.stack != MEGATRON or at.modules or self.space.experts > 1 or low:
             return None
         try:
-            return self.peaks.peak(*self._asked(at))
+            return self.peaks.peak(*self.asked(at))
         except InvalidModel:
             return None
 
-    def _asked(self, at: Layouts) -> tuple[Workload, Training]:
+    def asked(self, at: Layouts) -> tuple[Workload, Training]:
         """Return what ``memory --train`` is asked for a layout."""
         run = Workload(
             seq_len=self.question.length // at.cp,
@@ -139,7 +141,7 @@ class PlanCase:
         """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape."""
         if self.on_tape(one.layouts) is None:
             return None
-        return lambda within: self.peaks.reserved_within(*self._asked(one.layouts), within)
+        return lambda within: self.peaks.reserved_within(*self.asked(one.layouts), within)
 
     def reserved(self, one: EvaluatedLayout, *, by_tape: bool = True) -> Figure:
         """Bytes that PyTorch reserves, by its allocator simulated; where it is not, from what is allocated upwards.
@@ -152,7 +154,7 @@ class PlanCase:
             return on_card(peak, peak, 0, megatron=self.question.stack == MEGATRON).reserved
         found = simulated(self.usable)
         if found is None or found.given_back:
-            found = self.peaks.reserved(*self._asked(one.layouts))
+            found = self.peaks.reserved(*self.asked(one.layouts))
         return on_card(self.peak(one), found.reserved, 0, megatron=True).reserved
 
     @cached_property
@@ -160,11 +162,16 @@ class PlanCase:
         """Factor of a measured run over its estimate; 1 without one."""
         if self.question.measured is None:
             return 1.0
-        rate, axes = self.question.measured
-        space = self.space._replace(fixed=self.question.fixed.with_those(axes))
+        estimated = self.by.evaluated(self.measured_layout).seconds
+        return self.question.tokens_per_step / (self.question.measured[0] * self.question.gpus) / float(estimated)
+
+    @cached_property
+    def measured_layout(self) -> Layouts:
+        """The layout that was measured; of those that have the axes which were said, the fastest."""
+        assert self.question.measured is not None
+        space = self.space._replace(fixed=self.question.fixed.with_those(self.question.measured[1]))
         found = search(space, self.by, float("inf"))
-        estimated = self.by.evaluated(found.at(found.fastest(1)[0])).seconds
-        return self.question.tokens_per_step / (rate * self.question.gpus) / float(estimated)
+        return found.at(found.fastest(1)[0])
 
     def seconds(self, one: EvaluatedLayout) -> float:
         """Seconds of a step of a layout, scaled by what was measured."""

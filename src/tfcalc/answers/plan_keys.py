@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfcalc.answers.plan_commands import commands_of, filled
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
 from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
-from tfcalc.search.possible import ends_of
+from tfcalc.search.possible import are_uneven
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -157,25 +158,29 @@ class LayoutOfCase(NamedTuple):
 
     @property
     def uneven(self) -> bool:
-        """Return whether the layers do not divide over its stages."""
-        return self.case.work.depth % int(self.one.layouts.pp) != 0
+        """Return whether the layers do not divide over its stages, or over their chunks."""
+        depth, at = self.case.work.depth, self.one.layouts
+        return depth % int(at.pp) != 0 or are_uneven(depth, int(at.pp), int(at.vpp))
 
     @property
     def ends(self) -> str:
-        """Options of ``ranks`` that say how layers fill its stages."""
-        ends = ends_of(self.case.work.depth, int(self.one.layouts.pp))
-        if ends is None:
-            return ""
-        if ends.first is not None:
-            return f"--first-stage-layers {ends.first} --last-stage-layers {ends.last}"
-        return "--embedding-as-layer" + " --loss-as-layer" * ends.counts_loss
+        """Options of ``ranks`` that say how layers fill its stages, or Megatron-core's layout of uneven chunks."""
+        return filled(self.case.work.depth, int(self.one.layouts.pp), int(self.one.layouts.vpp))
 
 
 class ListedLayout(Record):
     """A layout with what it takes."""
 
     layout = record(PlannedLayout, "the layout", lambda listed: listed.one.layouts)
-    stages = text("how layers that do not divide fill the stages, as options of ranks", lambda x: x.ends, when=UNEVEN)
+    stages = text(
+        "how layers that do not divide fill the stages: options of ranks, or of Megatron-core where chunks are uneven",
+        lambda listed: listed.ends,
+        when=UNEVEN,
+    )
+    commands = texts(
+        "commands that open it: the plan of this layout alone, ranks, and memory where it knows the layout",
+        lambda listed: tuple(commands_of(listed.case, listed.one.layouts)),
+    )
     step_seconds = number("seconds of a step", lambda listed: listed.seconds, found(ESTIMATED))
     behind = number(
         "how much longer its step takes than the fastest one's, as a share of that",

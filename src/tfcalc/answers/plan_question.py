@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
@@ -68,6 +69,7 @@ class PlanQuestion(NamedTuple):
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
         usual_batch: nobody gave the ``sequences``: they are those of :data:`USUAL_BATCH`.
+        named: how the model is named in commands; by default by its name.
     """
 
     model: Model
@@ -91,6 +93,12 @@ class PlanQuestion(NamedTuple):
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
     usual_batch: bool = False
+    named: str = ""
+
+    @property
+    def model_words(self) -> str:
+        """The model, as commands name it."""
+        return self.named or shlex.quote(getattr(self.model, "name", None) or "MODEL")
 
     @property
     def tokens_per_step(self) -> int:

@@ -92,7 +92,7 @@ class Two(NamedTuple):
 
     def _of(self, one: EvaluatedLayout) -> dict[str, float]:
         parts = {name: float(size) for name, size in self.case.memory(one)._asdict().items()}
-        return {**parts, "other": self.case.peak(one) - sum(parts.values())}
+        return {**parts, "other": self.case.peak(one) - sum(parts.values()) + parts["other"]}
 
     def rows(self) -> Iterator[list[Cell]]:
         """Rows of a table: seconds, then bytes."""

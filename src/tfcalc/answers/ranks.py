@@ -24,6 +24,7 @@ from tfcalc.report.declared import Answer, Record, When, boolean, integer, numbe
 from tfcalc.report.opening import count, found, given, ratio
 from tfcalc.report.opening import total as sum_of
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short
+from tfcalc.search.possible import layers_of_stage
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
@@ -143,7 +144,7 @@ class Stage(Record):
         found("by the schedule of the pipeline"),
     )
     allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
-    reserved = record(ReservedKeys, "what PyTorch reserves, nothing recomputed", lambda one: one.memory, when=PEAKS)
+    reserved = record(ReservedKeys, "what PyTorch reserves", lambda one: one.memory, when=PEAKS)
 
 
 class _Message(NamedTuple):
@@ -220,7 +221,7 @@ class RanksAnswer(Answer):
         return [stage._replace(memory=self._memory(stage)) for stage in stages]
 
     def _memory(self, stage: _Stage) -> StageMemory | None:
-        """The peak of a stage's GPU, with nothing recomputed; None where neither a tape nor a closed form knows it."""
+        """The peak of a stage's GPU; None where neither a tape nor a closed form knows it."""
         at = stage.rank.at
         peak, reserved = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
         if peak is None:
@@ -229,12 +230,15 @@ class RanksAnswer(Answer):
         return StageMemory(peak, figure, reserved is not None)
 
     def _on_tape(self, stage: int) -> tuple[int, int | None] | None:
-        """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated."""
+        """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated.
+
+        Of modules that run again Transformer Engine, which fuses a norm with what follows, saves less than the tape.
+        """
         at, step = self.at, None
         uneven = at.first_layers is not None or at.last_layers is not None or at.counts_embedding or at.counts_loss
-        if uneven or value_of(at.ep) != 1 or at.etp is not None:
+        if uneven or value_of(at.ep) != 1 or at.etp is not None or self.run.named_modules:
             return None
-        run = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp), recompute="none")
+        run = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp), recompute=self._recompute)
         plan = self.plan.replaced(
             backend="megatron",
             gpus=at.gpus,
@@ -252,10 +256,15 @@ class RanksAnswer(Answer):
         chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
         return step.peak.total, None if chunks else known.reserved(step).reserved
 
+    @property
+    def _recompute(self) -> str:
+        """Kind of checkpointing: nothing is recomputed where nothing is asked for."""
+        return self.run.of_flops.recompute
+
     def _by_closed_form(self, stage: _Stage) -> int | None:
         """States of the stage, what ``plan`` knows to be saved for backward, and logits of the last stage."""
         at, work = stage.rank.at, work_of(self.of, value_of(self.run.seq_len))
-        if not work.layers:
+        if not work.layers or self._recompute not in ("none", "full", "selective"):
             return None
         own = Layouts(
             tp=value_of(at.tp),
@@ -268,13 +277,15 @@ class RanksAnswer(Answer):
             micro_batch=value_of(self.run.batch_size),
             batches=value_of(self.plan.grad_accum),
             zero=int(self.plan.zero),
+            again=float(self._recompute == "full"),
+            modules=self.run.modules_again,
             sequence_parallel=at.sequence_parallel,
+            stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
         )
         memory = DeviceMemory(work, own)
         last, between = value_of(at.stage) == own.pp - 1, 0 < value_of(at.stage) < own.pp - 1
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
-        loss = memory.stages[1].loss if last else 0
-        return int(states + memory.saved(last=last, between=between) + loss)
+        return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
 
     def _states(self, rank: Rank) -> Iterator[Placed]:
         """Yield the states of experts and of all else, each over the GPUs with the same weights."""
@@ -377,7 +388,8 @@ class RanksAnswer(Answer):
         )
         of_all = [stage.source.memory for stage in self.stages]
         told = ", ".join(_band(one) for one in of_all[:MOST_BANDS] if one)
-        memory = (f"Reserved by PyTorch on the stages, nothing recomputed: {told}",)
+        again = {"none": "nothing recomputed"}.get(self._recompute, f"checkpointing {self.run.recomputed}")
+        memory = (f"Reserved by PyTorch on the stages, {again}: {told}",)
         shared = ("Experts: as many tokens for each",) if any(stage.expert_params for stage in self.stages) else ()
         sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
         return (*bubble * (self.layout.pp != 1), *memory * any(of_all), *stated, *shared, *sharded * (self.zero == "3"))

@@ -174,13 +174,14 @@ def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Calla
 
 
 def of_copy(logits: Tensor) -> Tensor:
-    """Compute the loss from an fp32 copy of the logits, which is saved.
+    """Compute the loss from an fp32 copy of the logits, which is saved; backward makes their gradient of it in place.
 
     Source: Korthikanti et al. 2022, section 4.3: "the cross entropy loss requires storing the logits which are
-    calculated in 32-bit floating point".
+    calculated in 32-bit floating point"; Megatron-core's ``tensor_parallel/cross_entropy.py``, whose gradient is the
+    softmax that it has saved, which autograd turns into the logits' own format.
     """
-    copy = logits.trace.call(Call("logits", (logits,), logits.shape, FP32.torch, kernels=("_to_copy",)))
-    return logits.trace.call(Call("cross_entropy", (copy,), (), FP32.torch, saves=(copy,)))
+    copy = logits.trace.new(logits.shape, FP32.torch, "logits")
+    return logits.trace.call(Call("cross_entropy", (logits,), (), FP32.torch, saves=(copy,)))
 
 
 def of_logarithms(logits: Tensor) -> Tensor:

@@ -278,14 +278,16 @@ class LayoutEvaluator:
     """Bytes and seconds of layouts of one space, on one kind of machine."""
 
     def __init__(self, space: Space, machine: Machine, rates: Rates, precision: str) -> None:
-        self.space, self.rates = space, rates
+        self.space, self.rates, self.precision = space, rates, precision
         self.deepspeed = ("fp16" if precision == "fp16" else "bf16") if space.stack == DEEPSPEED else ""
         self.time = StepTime(space.work, machine, rates, precision=precision)
 
     def memory(self, at: Layouts) -> DeviceMemory:
         """Return the bytes of a device, by the stack's list of what is saved."""
         fsdp, eager = self.space.stack == FSDP, self.rates.eager_attention
-        return DeviceMemory(self.space.work, at, fsdp=fsdp, eager=eager, deepspeed=self.deepspeed)
+        return DeviceMemory(
+            self.space.work, at, fsdp=fsdp, eager=eager, deepspeed=self.deepspeed, precision=self.precision
+        )
 
     def evaluated(self, at: Layouts) -> EvaluatedLayout:
         """Return what a layout takes, or each of several."""

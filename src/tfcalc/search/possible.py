@@ -5,7 +5,7 @@ How modules are split is known to ``placed``, which is asked: what is listed is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -107,6 +107,41 @@ def ends_of(depth: int, pp: int) -> PipelineEnds | None:
     return None
 
 
+def layers_of_stage(copies: Sequence[int], at: Layout) -> tuple[int, ...]:
+    """Return how many layers of each kind a stage has; the kinds follow one another, in these ``copies``.
+
+    >>> layers_of_stage([3, 58], Layout(pp=8, stage=0, first_layers=7, last_layers=6))
+    (3, 4)
+    """
+    return _of_kinds(copies, at.places(sum(copies)))
+
+
+def _of_kinds(copies: Sequence[int], places: Sequence[int]) -> tuple[int, ...]:
+    """Return how many layers of each kind are at these places."""
+    starts = [0, *accumulate(copies)]
+    return tuple(sum(low <= place < high for place in places) for low, high in pairwise(starts))
+
+
+def are_uneven(depth: int, pp: int, vpp: int) -> bool:
+    """Return whether a stage's layers do not divide over its chunks."""
+    ends = ends_of(depth, pp)
+    return vpp > 1 and (ends is None or vpp not in ends.chunks(depth, pp))
+
+
+def uneven_chunks(depth: int, number: int) -> list[range]:
+    """Return the places of the layers of each chunk, of all stages in the order that a batch runs through them.
+
+    The embedding and the loss count as a layer each, as layouts of Megatron-core do that were published
+    (``pipeline_model_parallel_layout``); the first chunks have one more than the others.
+
+    >>> [len(chunk) for chunk in uneven_chunks(61, 16)][-3:], uneven_chunks(61, 16)[0]
+    ([4, 4, 2], range(0, 3))
+    """
+    size, more = divmod(depth + 2, number)
+    ends = [0, *(size * (chunk + 1) + min(chunk + 1, more) - 1 for chunk in range(number))]
+    return [range(low, min(high, depth)) for low, high in pairwise(ends)]
+
+
 def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
     """Return the layers of each kind on the first stage, between, and on the last one; None where all have as many.
 
@@ -118,16 +153,19 @@ def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | 
 
 @cache
 def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
-    starts = [0, *accumulate(copies for copies, _ in kinds)]
-    depth = starts[-1]
+    copies = [number for number, _ in kinds]
+    depth = sum(copies)
     ends = ends_of(depth, pp) if pp <= depth else None
-    if ends is None or vpp not in ends.chunks(depth, pp) or (len(kinds) == 1 and depth % pp == 0):
+    uneven = are_uneven(depth, pp, vpp)
+    if ends is None or (len(kinds) == 1 and depth % pp == 0 and not uneven):
         return None
     at = _with_ends(Layout(pp=pp, vpp=vpp), ends)
 
     def on(stage: int) -> tuple[int, ...]:
-        here = at._replace(stage=stage).places(depth)
-        return tuple(sum(low <= place < high for place in here) for low, high in pairwise(starts))
+        if uneven:
+            chunks = uneven_chunks(depth, pp * vpp)[stage::pp]
+            return _of_kinds(copies, [place for chunk in chunks for place in chunk])
+        return layers_of_stage(copies, at._replace(stage=stage))
 
     def params(here: tuple[int, ...]) -> int:
         return sum(copies * each for copies, (_, each) in zip(here, kinds, strict=True))
@@ -216,14 +254,20 @@ class Possible:
             raise InvalidModel(fact, f"nearest: {', '.join(map(str, _both_sides(near, pp)))}")
 
     def chunks(self, pp: int, vpp: int) -> None:
-        """Interleaving of a stage's layers."""
+        """Interleaving of a stage's layers; where somebody asks for it, in chunks of which some have one layer less."""
         if pp == 1 and vpp > 1:
             raise InvalidModel(f"{FLAGS['vpp']} {vpp:,} has no effect on a pipeline of one stage", "leave it out")
         ends = ends_of(self.space.work.depth, pp)
         known_ones = ends.chunks(self.space.work.depth, pp) if ends else [1]
-        if vpp not in known_ones:
+        written = self._written("pp", pp) and self._written("vpp", vpp)
+        if vpp not in known_ones and not (written and pp * vpp <= self.space.work.depth):
             near = ", ".join(map(str, _both_sides(known_ones, vpp)))
             raise InvalidModel(f"a stage's layers do not make {FLAGS['vpp']} {vpp:,} chunks", f"nearest: {near}")
+
+    def _written(self, name: str, value: int) -> bool:
+        """Return whether this value of an axis was asked for by itself."""
+        asked = getattr(self.space.fixed, name) or ()
+        return not isinstance(asked, range) and value in asked
 
     def context(self, tp: int, pp: int, cp: int) -> None:
         """GPUs that share each sequence: each has a part from the front, and one from the back."""
@@ -231,7 +275,8 @@ class Possible:
         check_divides("GPUs", self.space.gpus, _product(tp=tp, pp=pp, cp=cp), tp * pp * cp)
         if cp > 1:
             check_divides("tokens of a sequence", length, f"twice {FLAGS['cp']}", 2 * cp)
-            self._check_split(cp=2)  # any number is like two
+            if not self._written("cp", cp):
+                self._check_split(cp=2)  # any number is like two; where it is asked for, sizes alone decide
         if tp > 1 and self.space.sequence_parallel:
             check_divides("tokens of a GPU's sequence", length // cp, FLAGS["tp"], tp)
 

@@ -10,6 +10,7 @@ Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attent
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,31 +22,37 @@ from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
 from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
 
 if TYPE_CHECKING:
-    from tfcalc.timing.work import LayerWork, ModelWork
+    from tfcalc.timing.work import LayerWork, ModelWork, Product
 
 PLAIN = SCHEDULES["1f1b"]
 FIRST, BETWEEN, LAST = 0, 1, 2
 """Places of stages in a layout's ``stages``."""
-HIDDEN = 8
-"""Bytes saved of each hidden number of a token: the inputs of two norms and of two sub-layers."""
-LOSS = 10
-"""Bytes of a logit while the loss is computed: in 16 bits, in 32 bits, and its gradient in 32."""
+LOSS, IN_PLACE, HEAD = 10, 6, 4
+"""Bytes of a logit while the loss is computed: in 16 bits, in 32 bits, and its gradient in 32, which Megatron-core
+makes in place; and bytes of each hidden number that the last norm and the head have saved."""
+READ = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of a number that Transformer Engine's products have saved of what they read, with the scales of blocks; else 2.
+
+Source: NVIDIA/TransformerEngine pull request 1865: they save what they cast, and attention its own result besides.
+"""
 WEIGHT, GRADIENT, OPTIMIZER = 2, 4, 12
 """Bytes of a parameter: in 16 bits; of its gradient; of master weight and two moments."""
 PARTITION = 4
 """Bytes of a parameter that DeepSpeed has for its part of the gradients, in 32 bits, when it steps."""
 LOG_SUM_EXP, SCORE = 4, 5
 """Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result."""
-ROUTED = 4
-"""Bytes saved of each hidden number of a token's copy at an expert: as it comes, and as it leaves."""
 
 
 class MemoryParts(NamedTuple):
-    """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss."""
+    """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss.
+
+    ``other``: what backward makes of a layer, and workspaces.
+    """
 
     states: Many
     saved: Many
     loss: Many
+    other: Many
 
     @property
     def bytes(self) -> Many:
@@ -57,13 +64,22 @@ class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
     ``eager`` attention saves its scores. ``deepspeed`` is the number format that DeepSpeed trains in, bf16 or fp16;
-    empty where another trainer does.
+    empty where another trainer does. ``precision`` is the number format of the matrix products.
     """
 
     def __init__(
-        self, work: ModelWork, at: Layouts, *, fsdp: bool = False, eager: bool = False, deepspeed: str = ""
+        self,
+        work: ModelWork,
+        at: Layouts,
+        *,
+        fsdp: bool = False,
+        eager: bool = False,
+        deepspeed: str = "",
+        precision: str = "bf16",
     ) -> None:
         self.work, self.at, self.fsdp, self.eager, self.deepspeed = work, at, fsdp, eager, deepspeed
+        self.megatron = not (fsdp or eager or deepspeed)
+        self.read = READ.get(precision, BYTES) if self.megatron else BYTES
         self.sharing = at.tp if at.sequence_parallel else 1
 
     @property
@@ -79,14 +95,61 @@ class DeviceMemory:
     @property
     def stages(self) -> list[MemoryParts]:
         """Parts of what the stages have that may be the fullest: one between where they differ."""
-        loss = LOSS * self._tokens * self.work.vocabulary / self.at.tp
-        found = [
-            MemoryParts(self.states(), self.saved(), 0 * loss),
-            MemoryParts(self.states(last=True), self.saved(last=True), loss),
-        ]
+        found = [*self.moments(), *self.moments(last=True)]
         if self.at.stages is not None:
-            found.append(MemoryParts(self.states(between=True), self.saved(between=True), 0 * loss))
+            found += self.moments(between=True)
         return found
+
+    def moments(self, *, last: bool = False, between: bool = False) -> list[MemoryParts]:
+        """Parts at the moments that may be the peak of a stage: backward of a layer, and the loss of the last."""
+        states, saved = (part(last=last, between=between) for part in (self.states, self.saved))
+        found = [MemoryParts(states, saved, 0 * saved, self._workspaces + self._of_backward)]
+        if last:
+            found.append(MemoryParts(states, saved, self._loss, self._workspaces + 0 * saved))
+        return found
+
+    @property
+    def _loss(self) -> Many:
+        """Bytes of the logits in the loss; of Megatron-core, where these are more, while backward is at the head.
+
+        It has the logits' gradient there, that of the head's input, and the weights' in 16 bits.
+        """
+        tokens, columns, width = self._tokens, self.work.vocabulary / self.at.tp, self.work.width
+        if not self.megatron:
+            return LOSS * tokens * columns
+        at_head = BYTES * (tokens * columns + tokens * width + columns * width)
+        return HEAD * tokens * width / self.sharing + larger(IN_PLACE * tokens * columns, at_head)
+
+    @property
+    def _workspaces(self) -> Many:
+        """Bytes of the gradients that autograd is given of matrices whose own are summed up in place.
+
+        Source: Transformer Engine's ``get_dummy_wgrad``, one in 16 bits of each shape, which it keeps.
+        """
+        if not self.megatron:
+            return 0
+        shapes: Counter[tuple[int, int]] = Counter()
+        of_experts = 0
+        for layer in self.work.layers:
+            shapes |= _shapes(layer.products)
+            of_experts = max(of_experts, layer.experts.params // layer.experts.number if layer.experts else 0)
+        return BYTES * (sum(rows * columns * n for (rows, columns), n in shapes.items()) / self.at.tp + of_experts)
+
+    @property
+    def _of_backward(self) -> Many:
+        """Bytes that the backward pass of a layer makes: what runs again, and the largest gradients of its results."""
+        again = where(self.at.again > 0, reduce(larger, self._of_layers), self._dropped_by_modules)
+        return again + (reduce(larger, map(self._gradients, self.work.layers)) if self.megatron else 0)
+
+    def _gradients(self, layer: LayerWork) -> Many:
+        """Bytes of gradients: of a layer's widest results, of its hidden vectors, and of those that are gathered."""
+        at = self.at
+        widest = max((columns * n for (_, columns), n in _shapes(layer.products).items()), default=0)
+        if layer.experts:
+            routed = max(columns * n for (_, columns), n in _shapes(layer.experts.products).items())
+            widest = max(widest, layer.experts.active * (routed + layer.width))
+        gathered = where(at.tp > 1, layer.width, 0) if at.sequence_parallel else 0
+        return BYTES * self._tokens * (widest / at.tp + 2 * layer.width / self.sharing + gathered)
 
     def _layers(self, *, last: bool, between: bool = False) -> Sequence[Many]:
         """Layers of each kind on a stage."""
@@ -180,10 +243,8 @@ class DeviceMemory:
         input_alone = BYTES * self._tokens / self.sharing * self.work.width
         whole = sum(copies * one for copies, one in zip(here, self._of_layers, strict=True))
         each = where(at.again > 0, sum(here) * input_alone, whole)
-        most = reduce(larger, self._of_layers)
-        again = where(at.again > 0, most, self._dropped_by_modules)
         results = where(at.pp > 1, input_alone, 0) if self.deepspeed else 0
-        return (each + results) * self.in_flight(last=last, between=between) + again
+        return (each + results) * self.in_flight(last=last, between=between)
 
     @cached_property
     def _of_layers(self) -> list[Many]:
@@ -217,23 +278,19 @@ class DeviceMemory:
         moe/moe_layer.py, moe/experts.py and multi_latent_attention.py, where these are read.
         """
         at, tokens = self.at, self._tokens
-        hidden = BYTES * tokens / self.sharing * layer.width
+        hidden = tokens / self.sharing * layer.width
         if CORE_ATTENTION in again:
             yield tokens / at.tp * LOG_SUM_EXP * self._heads(layer) + self._scores(layer)
         if UP_PROJECTION in again:
             columns = sum(one.columns * one.times for one in layer.products if UP_PROJECTION in one.modules)
             yield BYTES * tokens / at.tp * columns
         if NORMS in again:
-            yield hidden * layer.norms_apart
+            yield BYTES * hidden * layer.norms_apart
         if MLP in again and MLP in layer.modules:
-            yield hidden
+            yield self.read * hidden
         of_networks = again & {MLP, MOE, SHARED_EXPERTS}
         yield sum(
-            BYTES
-            * tokens
-            / at.tp
-            * one.times
-            * (one.columns * (one.columns != layer.width) + one.inner * (one.inner != layer.width))
+            tokens / at.tp * one.times * self._inside(one, layer.width)
             for one in layer.products
             if of_networks & one.modules
         )
@@ -241,7 +298,7 @@ class DeviceMemory:
             yield self._routed(layer)
         elif layer.experts and MOE_ACTIVATION in again:
             widths = sum(one.inner * one.times for one in layer.experts.products if one.inner != layer.width)
-            yield BYTES * tokens / at.tp * layer.experts.active * widths
+            yield self.read * tokens / at.tp * layer.experts.active * widths
 
     def _heads(self, layer: LayerWork) -> float:
         return layer.scores / self.work.length**2
@@ -252,21 +309,38 @@ class DeviceMemory:
         return SCORE * layer.scores * at.micro_batch / (at.tp * at.cp) if self.eager else 0
 
     def _routed(self, layer: LayerWork) -> Many:
-        """Bytes that routed experts save."""
+        """Bytes that routed experts save: each token as it comes, what is made of it, and as it leaves."""
         assert layer.experts
         rows = self._tokens / self.at.tp * layer.experts.active
-        widths = sum(
-            (one.columns if one.inner == layer.width else one.inner) * one.times for one in layer.experts.products
-        )
-        return rows * (ROUTED * layer.width + BYTES * widths)
+        inside = sum(self._inside(one, layer.width) * one.times for one in layer.experts.products)
+        return rows * ((self.read + BYTES) * layer.width + inside)
 
     def _all_of_layer(self, layer: LayerWork) -> Many:
+        """Bytes that one layer saves of a micro-batch, nothing made again.
+
+        Of the hidden vectors these are the inputs of two norms and of two sub-layers. A mixture's router has its own in
+        16 bits; both maps down to latent vectors have one.
+        """
         at, tokens = self.at, self._tokens
-        columns = sum(one.columns * one.times for one in layer.products if one.columns != layer.width)
-        inner = sum(one.inner * one.times for one in layer.products if one.inner != layer.width)
-        saved = HIDDEN * tokens / self.sharing * layer.width
-        saved = saved + tokens / at.tp * (BYTES * (columns + inner) + LOG_SUM_EXP * self._heads(layer))
+        of_attention = min(BYTES, 2 * self.read) if UP_PROJECTION in layer.modules else self.read
+        hidden = 2 * BYTES + of_attention + (BYTES if layer.experts else self.read)
+        inside = sum(self._inside(one, layer.width) * one.times for one in layer.products)
+        saved = hidden * tokens / self.sharing * layer.width
+        saved = saved + tokens / at.tp * (inside + LOG_SUM_EXP * self._heads(layer))
         return saved + self._scores(layer) + (self._routed(layer) if layer.experts else 0)
+
+    def _inside(self, product: Product, width: int) -> float:
+        """Bytes of what a product reads or makes of a token inside of a sub-layer, where it is not as wide as outside.
+
+        One that is square is the map to queries or that from all heads, as often one as the other. What attention has
+        made it keeps in 16 bits; a product that reads it in fewer saves its own.
+        """
+        own = self.read if self.read < BYTES else 0
+        if product.inner == product.columns == width:
+            return width * (BYTES + own / 2)
+        of_heads = product.columns == width and not product.modules & {MLP, MOE, SHARED_EXPERTS}
+        read = BYTES + own if of_heads else self.read
+        return read * product.inner * (product.inner != width) + BYTES * product.columns * (product.columns != width)
 
     def in_flight(self, *, last: bool = False, between: bool = False) -> Many:
         """Micro-batches of a whole stage whose results wait for backward."""
@@ -275,3 +349,11 @@ class DeviceMemory:
         plain = PLAIN.in_flight(stage, at.pp, at.batches).value
         interleaved = INTERLEAVED.in_flight(stage, at.pp, at.batches, at.vpp).value
         return where((at.vpp > 1) & (at.pp > 1), interleaved, plain)
+
+
+def _shapes(products: Sequence[Product]) -> Counter[tuple[int, int]]:
+    """Return the number of matrices of each shape."""
+    found: Counter[tuple[int, int]] = Counter()
+    for one in products:
+        found[one.inner, one.columns] += one.times
+    return found

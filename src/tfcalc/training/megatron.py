@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends import backend
@@ -13,6 +14,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, one_of
 from tfcalc.model import remembering
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module, counted
 from tfcalc.number_formats import BF16
 from tfcalc.placed.dropout import with_dropout
@@ -53,7 +55,7 @@ RECOMPUTED = ("none", "selective", "full")
 
 
 class MegatronStep(NamedTuple):
-    """A training step on a device of a ``stage``: of the first one, which holds most, unless another is asked for."""
+    """A training step on a device of a ``stage``, by default of the first one."""
 
     model: Model
     run: Workload
@@ -124,6 +126,54 @@ class MegatronStep(NamedTuple):
         events = pipelined(recorder.noted.events, recorder.forward_events, ahead, min(chunks, ahead + STEADY))
         settings = AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE)
         return reserved_by(states, list(step.beside), events, settings, gradients_resident=False, before=before)
+
+
+class FullestStage(NamedTuple):
+    """The stage that holds most, the first one or the last, with its ``step``, and the step of the ``first`` one."""
+
+    stage: MegatronStep
+    step: TrainingStep
+    first: TrainingStep
+
+    def reserved(self, limit: int | None = None) -> Reserved:
+        """Simulate the caching allocator. Raises OutOfMemory.
+
+        Of the last stage's chunks, of which only one has the head, it is that of the first stage, with as many bytes
+        more as are allocated.
+        """
+        if not self.stage.stage or value_of(self.stage.at.vpp) == 1:
+            return self.stage.reserved(self.step, limit)
+        more = self.step.peak.total - self.first.peak.total
+        found = self.stage._replace(stage=0).reserved(self.first, None if limit is None else limit - more)
+        return found._replace(reserved=found.reserved + more, allocated=found.allocated + more)
+
+
+def fullest_stage(model: Model, run: Workload, plan: Training) -> FullestStage:
+    """Find the stage that holds most.
+
+    The first has most micro-batches in flight, the last the logits: its step runs where these may be more. Korthikanti
+    et al. 2022 (arXiv 2205.05198) count the first one.
+    """
+    first = MegatronStep(model, run, plan)
+    step = first.memory()
+    found = FullestStage(first, step, step)
+    stages = value_of(plan.pipeline_parallel)
+    module = model.module()
+    if stages == 1 or plan.of_2022 or not isinstance(module, ModelWithHead):
+        return found
+    last = first._replace(stage=stages - 1)
+    waiting = 1 - Fraction(value_of(chunks_in_flight(last.at)), value_of(chunks_in_flight(first.at)))
+    tokens = value_of(run.batch_size) * value_of(run.seq_len)
+    logits = MOST_OF_A_LOGIT * tokens * value_of(module.output.fan_out) // value_of(plan.tensor_parallel)
+    if logits > waiting * bytes_in(step.saved):
+        other = last.memory()
+        if other.peak.total > step.peak.total:
+            found = FullestStage(last, other, step)
+    return found
+
+
+MOST_OF_A_LOGIT = 12
+"""Bytes of a logit that are live at once while the loss is computed, at most."""
 
 
 def chunk_of(model: Model, run: Workload, plan: Training, stage: int = 0, *, ends_alone: bool = False) -> ChunkRecorder:

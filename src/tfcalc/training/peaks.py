@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.training.allocator import Reserved
-    from tfcalc.training.megatron import MegatronStep
+    from tfcalc.training.megatron import FullestStage
     from tfcalc.training.step_terms import Step
     from tfcalc.workload import Workload
 
@@ -194,7 +194,7 @@ class Peaks:
         """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
-        self._megatron: dict[tuple[Workload, Training], TrainingStep] = {}
+        self._megatron: dict[tuple[Workload, Training], FullestStage] = {}
         """Steps by Megatron-LM's code."""
         self._within: dict[tuple[Workload, Training, int], Reserved | None] = {}
         """What is reserved on a card, by its bytes."""
@@ -222,7 +222,7 @@ class Peaks:
         if plan.method != SFT:
             return self.schedule(run, plan).peak.total
         if plan.megatron:
-            return self._of_megatron(run, plan).peak.total
+            return self._of_megatron(run, plan).step.peak.total
         self.check(run, plan)
         form = self._that_holds(self._known(run, plan), run)
         if form is not None:
@@ -421,7 +421,7 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.megatron:
-            return self._of_megatron(run, plan).peak.total
+            return self._of_megatron(run, plan).step.peak.total
         if plan.method != SFT:
             return self.schedule(run, plan).least
         _, states, buffers = self.standing(run, plan)
@@ -463,7 +463,7 @@ class Peaks:
         """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
         run, plan = self.resolved(run, plan)
         if plan.megatron:
-            return of_megatron()(self.model, run, plan).reserved(self._of_megatron(run, plan), limit)
+            return self._of_megatron(run, plan).reserved(limit)
         _, states, buffers = self.standing(run, plan)
         events, returned = self.allocated(run, plan)
         if plan.offload != "none":
@@ -506,10 +506,10 @@ class Peaks:
             self._events[key] = events
         return self._events[key]
 
-    def _of_megatron(self, run: Workload, plan: Training) -> TrainingStep:
+    def _of_megatron(self, run: Workload, plan: Training) -> FullestStage:
         """The step by Megatron-LM's code, of a run and a plan that are resolved; it is found once."""
         if (run, plan) not in self._megatron:
-            self._megatron[run, plan] = of_megatron()(self.model, run, plan).memory()
+            self._megatron[run, plan] = of_megatron(self.model, run, plan)
         return self._megatron[run, plan]
 
     def on_card(self, run: Workload, plan: Training, allocated: int) -> OnCard:
@@ -547,11 +547,11 @@ class Peaks:
         return self._trees[asked]
 
 
-def of_megatron() -> type[MegatronStep]:
-    """The step by Megatron-LM's code."""
-    from tfcalc.training.megatron import MegatronStep  # a description of its own, which few ask for
+def of_megatron(model: Model, run: Workload, plan: Training) -> FullestStage:
+    """The step by Megatron-LM's code, on the stage that holds most."""
+    from tfcalc.training.megatron import fullest_stage  # a description of its own, which few ask for
 
-    return MegatronStep
+    return fullest_stage(model, run, plan)
 
 
 ON_HOST = {
@@ -629,7 +629,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     run, plan = resolve_training(model, run, plan) if peaks is None else peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.megatron:
-        return of_megatron()(model, run, plan).memory()
+        return of_megatron(model, run, plan).step
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     guards, recorder = Guards(), SizedRecorder()
@@ -774,5 +774,5 @@ def training_numbers(model: Model, run: Workload, plan: Training, peaks: Peaks) 
     run, plan = peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.megatron:
-        return of_megatron()(model, run, plan).memory()
+        return of_megatron(model, run, plan).step
     return TrainingNumbers(model, run, plan, peaks)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.plan_question import USUAL_BATCH, PlanQuestion, modules_again
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.overview import as_typed
 from tfcalc.cli.commands.train import RATES, rates_of_file
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, VERSUS, Option, of_fields, spreading
 from tfcalc.cli.output import deliver, show
@@ -238,6 +239,7 @@ def _question(settings: Settings) -> PlanQuestion:
         budget_days=days,
         rates=rates,
         prices=prices_of(settings),
+        named=as_typed(settings),
     )
 
 

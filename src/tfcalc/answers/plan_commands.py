@@ -1,0 +1,163 @@
+"""Commands that open a layout of a plan: the plan of it alone, ``ranks``, and ``memory --train``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
+
+if TYPE_CHECKING:
+    from tfcalc.answers.plan_case import PlanCase
+    from tfcalc.answers.plan_question import PlanQuestion
+    from tfcalc.timing.step import Layouts
+
+Options = Mapping[str, object]
+"""Flags, each with its value: True of a switch; None, False and nothing are left out."""
+
+
+def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
+    """Yield ``tfcalc`` with the words that open this layout.
+
+    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, where it knows how
+    the model is split, but for replicas and uneven chunks; ``memory`` its peak, where its step runs on the tape.
+    """
+    question = case.question
+    yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
+    replicated = at.shards is not None and at.dp * at.cp != at.shards
+    known = not case.possible.unruled and (at.cp == 1 or case.possible.split(cp=2) is None)
+    if known and not replicated and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
+        yield _command("ranks", question, _of_ranks(case, at))
+    if case.on_tape(at) is not None:
+        run, plan = case.asked(at)
+        yield _command(
+            "memory",
+            question,
+            {
+                "--train": True,
+                "--backend": plan.backend,
+                "--gpus": plan.gpus,
+                "--tp": plan.tensor_parallel,
+                "--sequence-parallel": plan.sequence_parallel,
+                **_pipeline(at),
+                "--zero": plan.zero,
+                "--batch": run.batch_size,
+                "--grad-accum": plan.grad_accum,
+                "--seq": run.seq_len,
+                "--precision": plan.precision,
+                "--checkpointing": run.recompute,
+            },
+        )
+
+
+def _command(name: str, question: PlanQuestion, options: Options) -> str:
+    return f"tfcalc {name} {question.model_words} {in_words(options)}"
+
+
+def in_words(options: Options) -> str:
+    """``--tp 2 --sequence-parallel``."""
+    given = ((flag, value) for flag, value in options.items() if value is not None and value is not False)
+    return " ".join(flag if value is True else f"{flag} {shlex.quote(str(value))}" for flag, value in given)
+
+
+def _machine(question: PlanQuestion) -> Options:
+    """The GPUs, and the batch."""
+    return {
+        "--gpu": question.card.name.lower(),
+        "--gpus": question.gpus,
+        "--gpus-per-node": question.domain,
+        "--nic": None if question.nic is None else f"{question.nic:.12g}",
+        "--global-batch-size": question.sequences,
+        "--seq": question.length,
+    }
+
+
+def _axes(case: PlanCase, at: Layouts) -> Options:
+    """Axes of a plan, each with the one value of this layout."""
+    experts = case.space.experts > 1
+    return {
+        "--tp": at.tp,
+        "--pp": at.pp,
+        "--vpp": at.vpp,
+        "--cp": at.cp,
+        "--ep": at.ep if experts else None,
+        "--etp": at.etp if experts else None,
+        "--micro-batch": at.micro_batch,
+        "--zero": at.zero if at.dp * at.cp > 1 else None,
+        "--replicas": None if at.shards is None else at.dp * at.cp // at.shards,
+    }
+
+
+def _how(case: PlanCase, at: Layouts) -> Options:
+    """Checkpointing, number format and stack; what the estimate is scaled by."""
+    question = case.question
+    modules = ",".join(question.modules)
+    return {
+        "--checkpointing": None if modules else at.recompute,
+        "--recompute-modules": modules or None,
+        "--precision": question.precision,
+        "--stack": question.stack,
+        "--rates": None if question.rates is None else question.rates.called,
+        "--measured": _measured(case),
+    }
+
+
+def _measured(case: PlanCase) -> str | None:
+    """``tp=4 pp=8 …: 1633 tok/s``, with all axes of the layout that was measured."""
+    if case.question.measured is None:
+        return None
+    measured = case.measured_layout
+    words = {flag.strip("-").replace("-", "_"): value for flag, value in _axes(case, measured).items()}
+    said = " ".join(f"{name}={value}" for name, value in words.items() if value is not None)
+    kind = "full" if measured.again else "none"
+    return f"{said} {kind}: {case.question.measured[0]:.12g} tok/s"
+
+
+def _of_ranks(case: PlanCase, at: Layouts) -> Options:
+    experts = case.space.experts > 1
+    return {
+        "--tp": at.tp,
+        "--sequence-parallel": at.sequence_parallel and at.tp > 1,
+        **_pipeline(at),
+        **options_of_ends(case.work.depth, int(at.pp)),
+        "--cp": at.cp if at.cp > 1 else None,
+        "--ep": at.ep if experts else None,
+        "--etp": at.etp if experts else None,
+        "--dp": at.dp,
+        "--zero": at.zero if at.dp * at.cp > 1 else None,
+        "--batch": at.micro_batch,
+        "--grad-accum": int(at.batches),
+        "--seq": case.question.length,
+        "--checkpointing": None if at.modules else at.recompute,
+        "--recompute-modules": ",".join(at.modules) or None,
+    }
+
+
+def _pipeline(at: Layouts) -> Options:
+    return {"--pp": at.pp if at.pp > 1 else None, "--vpp": at.vpp if at.vpp > 1 else None}
+
+
+def options_of_ends(depth: int, pp: int) -> Options:
+    """Return how layers that do not divide fill the stages, as options of ``ranks``; nothing where they divide."""
+    ends = ends_of(depth, pp) if depth % pp else None
+    if ends is None:
+        return {}
+    return {
+        "--first-stage-layers": ends.first,
+        "--last-stage-layers": ends.last,
+        "--embedding-as-layer": ends.counts_embedding,
+        "--loss-as-layer": ends.counts_loss,
+    }
+
+
+def filled(depth: int, pp: int, vpp: int) -> str:
+    """Return how layers that do not divide fill the stages: options of ``ranks``, or Megatron-core's own text.
+
+    >>> filled(61, 8, 1), filled(5, 2, 2)
+    ('--first-stage-layers 7 --last-stage-layers 6', "pipeline_model_parallel_layout='Et|tt|tt|L'")
+    """
+    if not are_uneven(depth, pp, vpp):
+        return in_words(options_of_ends(depth, pp))
+    chunks = ["t" * len(chunk) for chunk in uneven_chunks(depth, pp * vpp)]
+    return f"pipeline_model_parallel_layout='E{'|'.join(chunks)}L'"
