@@ -26,7 +26,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.opening import found, given, total
-from tfcalc.report.sheet import Bytes, Cell, Column, Share
+from tfcalc.report.sheet import Bytes, Cell, Column, Share, of
 from tfcalc.training.measured import Figure, OnCard, bands
 from tfcalc.training.optimizers import optimizer
 from tfcalc.units import short_bytes
@@ -84,20 +84,21 @@ def training_summary(
     rows: list[tuple[Cell, ...]] = []
     for name, called in TERMS.items():
         size = live[name].value if name in live else 0
+        amount = _of_term(live[name]) if name in live else Bytes(0)
         stored = totals.get(STORED.get(name, ""), 0)
         if name == "gradients" and stepped:
             told = f"one tensor at a time, the largest of {short_bytes(int(stored), units)}"
-            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+            rows.append((called, "", amount, Share(size, whole.value), told))
         elif name in PER_PARAMETER and stored:
             later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
-            rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
+            rows.append((called, f"{int(stored) / params:.3g} B/param", amount, Share(size, whole.value), later))
         elif name == "activations" and stored:
             released = int(stored) - size
             parts = f"of {short_bytes(int(stored), units)} saved for backward"
             told = parts if released * 100 > int(stored) else _spent_on(live[name], units)
-            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+            rows.append((called, "", amount, Share(size, whole.value), told))
         elif size >= LEAST * whole.value and size:
-            rows.append((called, "", Bytes(size), Share(size, whole.value), _largest(live[name])))
+            rows.append((called, "", amount, Share(size, whole.value), _largest(live[name])))
     return Summary(COLUMNS, tuple(rows), subtitle)
 
 
@@ -115,11 +116,15 @@ def serving_summary(whole: Entry, told: dict[str, str], subtitle: str) -> Summar
     """The terms of serving at its peak, each with what it is stored in."""
     live = {entry.name: entry for entry in whole.parts}
     rows = [
-        (called, "", Bytes(live[name].value), Share(live[name].value, whole.value), told.get(name, ""))
+        (called, "", _of_term(live[name]), Share(live[name].value, whole.value), told.get(name, ""))
         for name, called in TERMS.items()
         if name in live and live[name].value >= LEAST * whole.value
     ]
     return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+def _of_term(entry: Entry) -> Cell:
+    return of(Bytes(entry.value), Report.components, entry.name, "bytes")
 
 
 def _spent_on(entry: Entry, units: str) -> str:
@@ -597,11 +602,6 @@ class Memory(Report):
     def subtitle(self) -> str:
         """Question that was asked, in a line."""
         return self.heading
-
-    @property
-    def answer(self) -> int:
-        """Total of all bytes."""
-        return self.total_bytes
 
     def sheet(self) -> Sheet:
         """Return the verdict, where a budget is given; else the terms."""

@@ -15,7 +15,7 @@ from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, SERVER
 from tfcalc.report import Entry, Footer
 from tfcalc.report.declared import TOGETHER, Key, Record, integer, records, text
 from tfcalc.report.opening import found, total
-from tfcalc.report.sheet import Bytes, Column, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.training.methods import OF_METHODS, copies_reference, has_reference, scores_again, written
 from tfcalc.training.peaks import Peaks, training_step
 from tfcalc.training.schedule import GENERATE, Parts, ScheduledPhase
@@ -235,7 +235,7 @@ class MethodMemory(Memory, in_order=True):
             rows=[
                 [
                     _in_words(each, peak),
-                    Bytes(each.total),
+                    of(Bytes(each.total), MethodMemory.step_phases, each.name, PhaseKeys.total_bytes),
                     *(_size(each, part) for part in shown),
                 ]
                 for each in phases
@@ -246,7 +246,8 @@ class MethodMemory(Memory, in_order=True):
     def _alone(self) -> Sheet:
         """Return the sheet without its rows, where there is no verdict."""
         footer = self.footer
-        return Sheet(self.headline(), (), (), self.total_bytes, self.subtitle, notes=self.notes, **footer._asdict())
+        quiet = of(self.total_bytes, MethodMemory.total_bytes)
+        return Sheet(self.headline(), (), (), quiet, self.subtitle, notes=self.notes, **footer._asdict())
 
     @cached_property
     def full(self) -> TrainingStep:
@@ -277,9 +278,9 @@ def _code(plan: Training) -> str:
     return "TRL 1.16, log-probabilities in tiles of logits"
 
 
-def _size(phase: ScheduledPhase, part: str) -> Bytes | None:
+def _size(phase: ScheduledPhase, part: str) -> Cell:
     size = getattr(phase.parts, part)
-    return Bytes(size) if size else None
+    return of(Bytes(size), MethodMemory.step_phases, phase.name, f"{part}_bytes") if size else None
 
 
 def _in_words(phase: ScheduledPhase, peak: ScheduledPhase | None = None) -> str:

@@ -26,7 +26,7 @@ from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, 
 from tfcalc.model import default_length
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
-from tfcalc.report.sheet import Rounded, Sheet
+from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE
@@ -262,12 +262,14 @@ class Plan(OneLayout):
 
     def sheet(self) -> Sheet:
         """The fastest layouts; then where the step goes, and what the run costs."""
+        key = Plan.pareto if self.question.pareto and self.fits else Plan.layouts
+        in_days = self.question.budget_days is not None
         return Sheet(
             title=self._title(),
             subtitle=self.heading,
             columns=COLUMNS,
-            rows=[one.cells for one in (self.pareto if self.question.pareto and self.fits else self.layouts)],
-            quiet=self.gpus if self.question.budget_days is not None else Rounded(self.step_seconds),
+            rows=[one.cells(key, place) for place, one in enumerate(getattr(self, key.name))],
+            quiet=of(self.gpus, Plan.gpus) if in_days else of(Rounded(self.step_seconds), Plan.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
-from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
+from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of
 from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
 from tfcalc.search.possible import ends_of
@@ -211,17 +211,16 @@ class ListedLayout(Record):
         found("what is usable of its GPU, less these"),
     )
 
-    @property
-    def cells(self) -> list[Cell]:
-        """Its row in a table."""
+    def cells(self, *at: Key[Any] | int) -> list[Cell]:
+        """Its row in a table: that of the layout at these keys of the answer."""
         return [
             self.layout.words,
-            Rounded(self.step_seconds),
+            of(Rounded(self.step_seconds), *at, ListedLayout.step_seconds),
             self._behind,
-            Rounded(self.tokens_per_second_per_gpu),
-            Share(round(1e6 * self.mfu), 10**6),
-            InUnit(self.peak_bytes, "GiB"),
-            InUnit(self.spare_bytes, "GiB"),
+            of(Rounded(self.tokens_per_second_per_gpu), *at, ListedLayout.tokens_per_second_per_gpu),
+            of(Share(round(1e6 * self.mfu), 10**6), *at, ListedLayout.mfu),
+            of(InUnit(self.peak_bytes, "GiB"), *at, ListedLayout.peak_bytes),
+            of(InUnit(self.spare_bytes, "GiB"), *at, ListedLayout.spare_bytes),
         ]
 
     @property

@@ -35,7 +35,7 @@ from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
-from tfcalc.report.sheet import Bytes, Column, Sheet
+from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
@@ -82,9 +82,12 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         rows=[
             [
                 NAMES.get(phase.phase, phase.phase),
-                Bytes(phase.peak_bytes),
+                of(Bytes(phase.peak_bytes), TrainingMemory.timeline, phase.phase, StepPhase.peak_bytes),
                 _bar([getattr(phase, key) for key in KEYS], memory.answer),
-                *(Bytes(getattr(phase, KEYS[place])) for place in shown),
+                *(
+                    of(Bytes(getattr(phase, KEYS[place])), TrainingMemory.timeline, phase.phase, KEYS[place])
+                    for place in shown
+                ),
             ]
             for phase in phases
         ],

@@ -7,6 +7,7 @@ own numbers lie behind it: ``compare.models.1.total_params.components.lm_head.pa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isclose, prod
 from typing import Any, NamedTuple, Protocol
 
@@ -133,6 +134,18 @@ def found(note: str) -> Stated:
 def count(note: str) -> Stated:
     """Return the origin of a number that is a count."""
     return Stated("count", note)
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """What each part of a list is called in paths: by its name, where no other part has the same, or by its place.
+
+    >>> told_apart(["q", "q", "out", "3", ""])
+    ['0', '1', 'out', '3', '4']
+    """
+    return [
+        name if name and names.count(name) == 1 and not name.isdigit() else str(place)
+        for place, name in enumerate(names)
+    ]
 
 
 class Elsewhere(Protocol):

@@ -34,7 +34,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Stated, found, given
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
 from tfcalc.solving.conditions import CARD, TOTAL, parts
@@ -318,7 +318,7 @@ class Solved(Answer):
             subtitle=self._subtitle(),
             columns=columns,
             rows=rows,
-            quiet=self.value if self.value is not None else {"always": "any"}.get(self.outcome, "none"),
+            quiet=of(self.value, Solved.value) or {"always": "any"}.get(self.outcome, "none"),
             notes=notes,
             see_also=("--symbolic", "--json") if told else ("--json",),
             legend=self.legend if self._shown_closed() else {},
@@ -428,10 +428,13 @@ def _table(
     }
     exact = {int(side) for row in rows for side, is_bytes in zip(row.sides, bytes_of, strict=True) if is_bytes}
     bytes_of = [each and len(shown) == len(exact) for each in bytes_of]
-    for row in rows:
-        sides: list[Cell] = [_cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
+    for place, row in enumerate(rows):
+        at = (Solved.rows_, place)
+        sizes = [of(size, *at, SizeLooked.sizes, word) for word, size in row.sizes.items()]
+        told = [_cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
+        sides = [of(side, *at, SizeLooked.sides, number) for number, side in enumerate(told)]
         apart: Cell = _cell(row.sides[0] - row.sides[1], False) if equation else "yes" if row.holds else "no"
-        lines.append([*row.sizes.values(), *sides, apart])
+        lines.append([*sizes, *sides, apart])
     return columns, lines
 
 
