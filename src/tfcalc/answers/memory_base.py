@@ -14,6 +14,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import Entry, Report, Summary, breakdown
 from tfcalc.report.declared import (
     TOGETHER,
+    ByForm,
     Record,
     When,
     boolean,
@@ -276,6 +277,9 @@ def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozens
 
 
 PARTS = total("components[].bytes")
+OF_BUFFERS = found("the numbers that are stored with the model and are no parameters, in 16 bits or more each")
+PEAK = "the largest amount of memory that is live at once; equal to total_bytes"
+WHEN_PEAK = "when that is: forward, backward, step; prefill, decode"
 LONGEST = "search: the largest round length that fits"
 LONGEST_EXACT = "search: it fits, and one more token does not"
 JUDGED = When(lambda memory: memory.judge is not None, "fits")
@@ -430,16 +434,14 @@ class Memory(Report):
     about = "Bytes of a model at rest, at the peak of a training step (--train), or of serving (--serve)."
     stated: ClassVar[Sequence[str]] = ("phase", "units", "not_counted")
 
-    total_bytes = integer(
-        "all bytes that are counted; of training and serving the peak", lambda memory: memory.whole.value
-    )
-    weights_bytes = integer("weights", lambda _: 0)
-    gradients_bytes = integer("gradients", lambda _: 0)
-    optimizer_bytes = integer("optimizer states", lambda _: 0)
-    activations_bytes = integer("tensors saved for backward", lambda _: 0)
-    kv_cache_bytes = integer("KV cache, or state", lambda _: 0)
-    buffers_bytes = integer("buffers", lambda _: 0)
-    temporary_bytes = integer("temporary tensors at the peak", lambda _: 0)
+    total_bytes = integer("all bytes that are counted; of training and serving the peak", ByForm("total"))
+    weights_bytes = integer("weights", ByForm("weights"))
+    gradients_bytes = integer("gradients", ByForm("gradients"))
+    optimizer_bytes = integer("optimizer states", ByForm("optimizer"))
+    activations_bytes = integer("tensors saved for backward", ByForm("activations"))
+    kv_cache_bytes = integer("KV cache, or state", ByForm("cache"))
+    buffers_bytes = integer("buffers", ByForm("buffers"))
+    temporary_bytes = integer("temporary tensors at the peak", ByForm("temporary"))
 
     verdict = text("the verdict in words", lambda memory: memory.judge.verdict, when=JUDGED)
     budget_bytes = integer(

@@ -110,28 +110,28 @@ def deciding(part: str) -> Any:
     return lambda memory: getattr(memory.schedule.peak.parts, part)
 
 
-class MethodMemory(Memory, in_order=True):
+class MethodMemory(Memory):
     """The peak over the phases of a step: completions are written, scored, and trained on."""
 
     form = "--method"
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
     stated: ClassVar[Sequence[str]] = (*TrainingMemory.stated, *OF_METHODS)
 
-    total_bytes = Memory.total_bytes.made(lambda memory: memory.schedule.peak.total, PARTS)
-    peak_bytes = integer("the same", lambda memory: memory.schedule.peak.total, PARTS)
+    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.schedule.peak.total, PARTS),
+        "cache": (deciding("kv_cache"), DECIDES),
+        **{
+            part: (deciding(part), DECIDES)
+            for part in ("weights", "gradients", "optimizer", "activations", "buffers", "temporary")
+        },
+    }
+    peak_bytes = integer("the same", ways["total"][0], PARTS).behind(Memory.total_bytes)
     peak_phase = text("the phase that decides", lambda memory: memory.schedule.peak.name)
-    weights_bytes = Memory.weights_bytes.made(deciding("weights"), DECIDES)
-    gradients_bytes = Memory.gradients_bytes.made(deciding("gradients"), DECIDES)
-    optimizer_bytes = Memory.optimizer_bytes.made(deciding("optimizer"), DECIDES)
-    activations_bytes = Memory.activations_bytes.made(deciding("activations"), DECIDES)
-    kv_cache_bytes = Memory.kv_cache_bytes.made(deciding("kv_cache"), DECIDES)
-    buffers_bytes = Memory.buffers_bytes.made(deciding("buffers"), DECIDES)
-    temporary_bytes = Memory.temporary_bytes.made(deciding("temporary"), DECIDES)
     completions = integer(
         "completions that a GPU writes at once",
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
         found("batch and accumulation, up to whole groups of --num-generations over all GPUs"),
-    )
+    ).behind(Memory.temporary_bytes)
     step_phases = records(
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )

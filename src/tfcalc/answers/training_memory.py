@@ -10,7 +10,10 @@ from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.answers.conventions_text import experts_without_adapters, recomputed
 from tfcalc.answers.memory_base import (
+    OF_BUFFERS,
     PARTS,
+    PEAK,
+    WHEN_PEAK,
     Memory,
     MemoryTerm,
     card_assumptions,
@@ -203,7 +206,7 @@ def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[i
     return integer(meaning, of_card(figure, end), *origins, when=ON_CARD, place=FIRST)
 
 
-class TrainingMemory(Memory, in_order=True):
+class TrainingMemory(Memory):
     """The peak of a training step: the largest amount of memory live at once.
 
     Its numbers come from a step that runs with plain numbers, until somebody reads what the peak is made of
@@ -253,27 +256,21 @@ class TrainingMemory(Memory, in_order=True):
         *("data_parallel", "global_batch_size", "tokens_per_step"),
     )
 
-    total_bytes = Memory.total_bytes.made(lambda memory: memory.step.peak.total, PARTS)
-    peak_bytes = integer(
-        "the largest amount of memory that is live at once; equal to total_bytes",
-        lambda memory: memory.step.peak.total,
-        PARTS,
+    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.step.peak.total, PARTS),
+        "weights": (MemoryTerm("weights"),),
+        "gradients": (MemoryTerm("gradients"),),
+        "optimizer": (MemoryTerm("optimizer"),),
+        "activations": (MemoryTerm("activations"),),
+        "buffers": (MemoryTerm("buffers and inputs"), OF_BUFFERS),
+        "temporary": (lambda memory: memory.step.peak.temporary, MemoryTerm("temporary")),
+    }
+    peak_bytes = integer(PEAK, ways["total"][0], PARTS).behind(Memory.total_bytes)
+    peak_phase = text(WHEN_PEAK, lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name))
+    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights")).behind(Memory.weights_bytes)
+    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces")).behind(
+        Memory.buffers_bytes
     )
-    peak_phase = text(
-        "when that is: forward, backward, step; prefill, decode",
-        lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name),
-    )
-    weights_bytes = Memory.weights_bytes.made(MemoryTerm("weights"))
-    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights"))
-    gradients_bytes = Memory.gradients_bytes.made(MemoryTerm("gradients"))
-    optimizer_bytes = Memory.optimizer_bytes.made(MemoryTerm("optimizer"))
-    activations_bytes = Memory.activations_bytes.made(MemoryTerm("activations"))
-    kv_cache_bytes = Memory.kv_cache_bytes
-    buffers_bytes = Memory.buffers_bytes.made(
-        MemoryTerm("buffers and inputs"),
-        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
-    )
-    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces"))
     outputs_bytes = integer("outputs that the training loop holds", MemoryTerm("outputs"))
     gathered_bytes = integer(
         "weights gathered from other GPUs", lambda memory: memory.step.peak.gathered, MemoryTerm("gathered")
@@ -281,12 +278,11 @@ class TrainingMemory(Memory, in_order=True):
     communication_bytes = integer(
         "buffers of communication", MemoryTerm("communication"), total("components.communication.bytes")
     )
-    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, MemoryTerm("temporary"))
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes",
         lambda memory: sum(on_host(memory.step).values()),
         Told(lambda memory: _summed(on_host(memory.step))),
-    )
+    ).behind(Memory.temporary_bytes)
     timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
     allocated_high_bytes = shown(
         "upper end of the band of torch.cuda.max_memory_allocated()",

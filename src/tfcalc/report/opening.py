@@ -21,6 +21,12 @@ class Constant(NamedTuple):
     what: str
 
 
+class Declared(Protocol):
+    """A key as an answer declares it."""
+
+    name: str
+
+
 Named = str | Constant
 
 
@@ -94,14 +100,21 @@ PRECISE = 1e-12
 """What floating point leaves open, of a result or of the largest that is added."""
 
 
-def total(*terms: Named, less: Named | None = None) -> Rule:
+def total(*terms: Named | Declared, less: Named | Declared | None = None) -> Rule:
     """The sum of the terms, ``less`` this one."""
-    return Rule("sum", terms) if less is None else Rule("difference", terms, (less,))
+    return Rule("sum", _by_name(*terms)) if less is None else Rule("difference", _by_name(*terms), _by_name(less))
 
 
-def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:
+def ratio(*terms: Named | Declared, over: tuple[Named | Declared, ...] = ()) -> Rule:
     """The product of the terms ``over`` that of these."""
-    return Rule("ratio", terms, over)
+    return Rule("ratio", _by_name(*terms), _by_name(*over))
+
+
+def _by_name(*terms: Named | Declared) -> tuple[Named, ...]:
+    """Terms by their names. A key has none yet in the body of its own class, where a word names it."""
+    names = tuple(term if isinstance(term, str | Constant) else term.name for term in terms)
+    assert all(names), "a key of the class that is being made is named by a word"
+    return names
 
 
 class Same(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, overload
 
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.report.opening import Declared
 from tfcalc.report.style import Style
 from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
@@ -116,12 +117,6 @@ Cell = (
     | NumberOf
     | None
 )
-
-
-class Declared(Protocol):
-    """A key as an answer declares it."""
-
-    name: str
 
 
 @overload
