@@ -296,7 +296,7 @@ BACKWARD = asked(
     "training_flops_per_token",
 )
 WEIGHTS = Quantity(
-    "weights_bytes",
+    Memory.weights_bytes.name,
     "weights",
     {"type": "integer", "description": "bytes of the weights, in the checkpoint's own format"},
     lambda numbers: weights_bytes(numbers.model, numbers.model.tree(numbers.once)),

@@ -278,8 +278,6 @@ def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozens
 
 PARTS = total("components[].bytes")
 OF_BUFFERS = found("the numbers that are stored with the model and are no parameters, in 16 bits or more each")
-PEAK = "the largest amount of memory that is live at once; equal to total_bytes"
-WHEN_PEAK = "when that is: forward, backward, step; prefill, decode"
 LONGEST = "search: the largest round length that fits"
 LONGEST_EXACT = "search: it fits, and one more token does not"
 JUDGED = When(lambda memory: memory.judge is not None, "fits")
@@ -608,3 +606,17 @@ class Memory(Report):
     def sheet(self) -> Sheet:
         """Return the verdict, where a budget is given; else the terms."""
         return super().sheet() if self.judge is None else self.judge.sheet()
+
+
+class PeakMemory(Memory):
+    """Answer about something that runs: its largest moment."""
+
+    peak_bytes = integer(
+        "the largest amount of memory that is live at once; equal to total_bytes", ByForm("total"), PARTS
+    ).behind(Memory.total_bytes)
+    peak_phase = text("when that is: forward, backward, step; prefill, decode", lambda memory: memory.phase_of_peak)
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        raise NotImplementedError

@@ -7,7 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.itemized import tree_of_terms
-from tfcalc.answers.memory_base import PARTS, Memory, memory_breakdown, of_text_alone, of_training, tokens_of_step
+from tfcalc.answers.memory_base import (
+    PARTS,
+    Memory,
+    PeakMemory,
+    memory_breakdown,
+    of_text_alone,
+    of_training,
+    tokens_of_step,
+)
 from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
@@ -79,7 +87,7 @@ def of_phase(part: str) -> Key[int]:
     return integer(MEANINGS[part], lambda phase: getattr(phase.parts, part), LIVE)
 
 
-class PhaseKeys(Record):
+class PhaseKeys(Record, further={f"{part}_bytes": of_phase(part) for part in Parts._fields}):
     """The highest moment of a phase."""
 
     phase = text(
@@ -90,19 +98,6 @@ class PhaseKeys(Record):
     total_bytes = integer(
         "all that is live then", lambda phase: phase.total, total(*(f".{part}_bytes" for part in Parts._fields))
     )
-    weights_bytes = of_phase("weights")
-    master_weights_bytes = of_phase("master_weights")
-    optimizer_bytes = of_phase("optimizer")
-    gradients_bytes = of_phase("gradients")
-    reference_bytes = of_phase("reference")
-    critic_bytes = of_phase("critic")
-    reward_bytes = of_phase("reward")
-    engine_bytes = of_phase("engine")
-    buffers_bytes = of_phase("buffers")
-    kv_cache_bytes = of_phase("kv_cache")
-    activations_bytes = of_phase("activations")
-    gathered_bytes = of_phase("gathered")
-    temporary_bytes = of_phase("temporary")
 
 
 def deciding(part: str) -> Any:
@@ -110,7 +105,7 @@ def deciding(part: str) -> Any:
     return lambda memory: getattr(memory.schedule.peak.parts, part)
 
 
-class MethodMemory(Memory):
+class MethodMemory(PeakMemory):
     """The peak over the phases of a step: completions are written, scored, and trained on."""
 
     form = "--method"
@@ -125,8 +120,6 @@ class MethodMemory(Memory):
             for part in ("weights", "gradients", "optimizer", "activations", "buffers", "temporary")
         },
     }
-    peak_bytes = integer("the same", ways["total"][0], PARTS).behind(Memory.total_bytes)
-    peak_phase = text("the phase that decides", lambda memory: memory.schedule.peak.name)
     completions = integer(
         "completions that a GPU writes at once",
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
@@ -177,6 +170,11 @@ class MethodMemory(Memory):
     def title(self) -> str:
         """The quantity, and when it is."""
         return f"peak, in {_in_words(self.schedule.peak)}"
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase that decides."""
+        return self.schedule.peak.name
 
     @property
     def subtitle(self) -> str:

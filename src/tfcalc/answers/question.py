@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.metrics import having, numbers, split
+from tfcalc.answers.metrics import HEADLINES, having, numbers, split
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
 
 QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
 """The command that answers each quantity, for keys that several commands have."""
-
-
-class Headline(NamedTuple):
-    """Number that answers what is asked of a model: the ``key`` of a ``command``'s answer, its unit and its words."""
-
-    command: str
-    key: str
-    unit: str
-    words: str
-
-
-HEADLINES = {
-    "params": Headline("params", "total_params", "params", "parameters"),
-    "trainable": Headline("params", "trainable_params", "params", "trainable parameters"),
-    "flops": Headline("flops", "total_flops", "flops", "FLOPs"),
-    "memory": Headline("memory", "total_bytes", "bytes", "memory at rest"),
-    "peak": Headline("memory", "peak_bytes", "bytes", "peak memory"),
-    "cache": Headline("memory", "kv_cache_bytes", "bytes", "KV cache"),
-}
-"""Headlines by what is asked for."""
 
 
 ANSWERS = {

@@ -12,10 +12,9 @@ from tfcalc.answers.memory_base import (
     GRAPHS,
     OF_BUFFERS,
     PARTS,
-    PEAK,
-    WHEN_PEAK,
     Memory,
     MemoryTerm,
+    PeakMemory,
     called,
     memory_breakdown,
     of_serving,
@@ -97,7 +96,7 @@ class RankKeys(Record):
     )
 
 
-class ServingMemory(Memory):
+class ServingMemory(PeakMemory):
     """The peak of serving: weights, caches of all requests, and the largest temporary tensors.
 
     Its numbers are plain ones, until somebody reads what the peak is made of (``whole``): then sizes remember formulas.
@@ -118,8 +117,6 @@ class ServingMemory(Memory):
         "buffers": (MemoryTerm("buffers"), OF_BUFFERS),
         "temporary": (lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")),
     }
-    peak_bytes = integer(PEAK, ways["total"][0], PARTS).behind(Memory.total_bytes)
-    peak_phase = text(WHEN_PEAK, lambda memory: memory.served.peak.phase)
     phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments).behind(
         Memory.temporary_bytes
     )
@@ -183,6 +180,11 @@ class ServingMemory(Memory):
     def title(self) -> str:
         """The quantity, and when it is."""
         return f"peak{' of each GPU' if self.served.layout else ''}, in {self.served.peak.phase}"
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        return self.served.peak.phase
 
     @property
     def subtitle(self) -> str:

@@ -12,10 +12,9 @@ from tfcalc.answers.conventions_text import experts_without_adapters, recomputed
 from tfcalc.answers.memory_base import (
     OF_BUFFERS,
     PARTS,
-    PEAK,
-    WHEN_PEAK,
     Memory,
     MemoryTerm,
+    PeakMemory,
     card_assumptions,
     card_lines,
     global_batch,
@@ -206,7 +205,7 @@ def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[i
     return integer(meaning, of_card(figure, end), *origins, when=ON_CARD, place=FIRST)
 
 
-class TrainingMemory(Memory):
+class TrainingMemory(PeakMemory):
     """The peak of a training step: the largest amount of memory live at once.
 
     Its numbers come from a step that runs with plain numbers, until somebody reads what the peak is made of
@@ -265,8 +264,6 @@ class TrainingMemory(Memory):
         "buffers": (MemoryTerm("buffers and inputs"), OF_BUFFERS),
         "temporary": (lambda memory: memory.step.peak.temporary, MemoryTerm("temporary")),
     }
-    peak_bytes = integer(PEAK, ways["total"][0], PARTS).behind(Memory.total_bytes)
-    peak_phase = text(WHEN_PEAK, lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name))
     master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights")).behind(Memory.weights_bytes)
     workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces")).behind(
         Memory.buffers_bytes
@@ -399,6 +396,11 @@ class TrainingMemory(Memory):
     def title(self) -> str:
         """The quantity, and when it is."""
         return f"peak, in {PHASES[self.step.peak.name]}"
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        return JSON_PHASE.get(self.step.peak.name, self.step.peak.name)
 
     @property
     def subtitle(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from tfcalc.core.notation import write
@@ -87,7 +87,7 @@ class ByForm(NamedTuple):
                 yield _with_constants(each)
 
 
-Make = Callable[[Any], Any] | Rule | Sum
+Make = Callable[[Any], Any] | Rule | Sum | ByForm
 """What makes a value: a function of the answer (in a record: of what that is about), or a rule over other keys."""
 Origin = Rule | Same | Stated | Sum | Bound | Told
 """Where a number comes from."""
@@ -242,11 +242,17 @@ class FurtherKeys(Key[Mapping[str, Any]]):
         self.required, self.pattern = required, pattern
 
 
+NO_KEYS: Mapping[str, Key[Any]] = MappingProxyType({})
+
+
 class Keyed:
     """Object that has keys: an answer, or a record in one."""
 
     keys: ClassVar[Mapping[str, Key[Any]]] = {}
-    """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
+    """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``.
+
+    ``further`` are keys of which a list has the names.
+    """
     definition: ClassVar[tuple[str, str]] = ("", "")
     """The name and the meaning of its definition in the schema, where several keys have such objects."""
 
@@ -260,7 +266,10 @@ class Keyed:
         """The answer that it is, or that contains it."""
         return self
 
-    def __init_subclass__(cls, *, in_order: bool = False) -> None:
+    def __init_subclass__(cls, *, in_order: bool = False, further: Mapping[str, Key[Any]] = NO_KEYS) -> None:
+        for name, key in further.items():  # as if they stood in its body, behind the others
+            key.__set_name__(cls, name)
+            setattr(cls, name, key)
         own = {key.name: key for key in vars(cls).values() if isinstance(key, Key)}
         inherited: dict[str, Key[Any]] = {}
         for base in reversed(cls.__bases__):

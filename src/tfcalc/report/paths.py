@@ -18,7 +18,8 @@ LABELS = ("phase", "name", "key", "target", "path")
 """What the parts of a list are known by, where no other part has the same; a ``path`` only of what has no name."""
 BRACKETS = re.compile(r"\[['\"]?([^\[\]]*?)['\"]?\]")
 
-ABOUT_IT = ("schema_version", "model", "conventions")
+VERSION = "schema_version"
+ABOUT_IT = (VERSION, "model", "conventions")
 """Keys of an answer that say what was asked."""
 
 Step = str | int

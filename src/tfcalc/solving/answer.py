@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
-from tfcalc.answers.question import HEADLINES, Question
+from tfcalc.answers.metrics import HEADLINES
+from tfcalc.answers.question import Question
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import UsageError
 from tfcalc.expressions.nodes import Name, NumberNode, evaluate, names_of

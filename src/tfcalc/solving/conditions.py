@@ -10,7 +10,7 @@ from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.question import HEADLINES
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
