@@ -92,7 +92,7 @@ class AtRest(Memory):
     form = "at rest"
     constants: ClassVar[Mapping[str, object]] = {"phase": "at rest"}
 
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "total": (lambda memory: memory.whole.value, total(Memory.weights_bytes, Memory.buffers_bytes), PARTS),
         "weights": (StoredBytes("weights"), ALL_BUT_BUFFERS),
         "buffers": (total(Memory.total_bytes, less=Memory.weights_bytes), StoredBytes("buffers"), OF_BUFFERS),
@@ -162,8 +162,8 @@ class AtRest(Memory):
 class InFormat(AtRest):
     """Weights and buffers of a model in a quantized format, scales and what is not quantized among them."""
 
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        **AtRest.ways,
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **AtRest.own_rules,
         "weights": (lambda memory: memory.bytes_of_weights, ALL_BUT_BUFFERS),
         "buffers": (total(Memory.total_bytes, less=Memory.weights_bytes), OF_BUFFERS),
     }

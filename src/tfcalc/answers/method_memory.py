@@ -112,7 +112,7 @@ class MethodMemory(PeakMemory):
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
     stated: ClassVar[Sequence[str]] = (*TrainingMemory.stated, *OF_METHODS)
 
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "total": (lambda memory: memory.schedule.peak.total, PARTS),
         "cache": (deciding("kv_cache"), DECIDES),
         **{

@@ -110,7 +110,7 @@ class ServingMemory(PeakMemory):
         "block_size",
     )
 
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "total": (lambda memory: memory.served.total, PARTS),
         "weights": (MemoryTerm("weights"),),
         "cache": (MemoryTerm("cache"),),

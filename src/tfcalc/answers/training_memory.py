@@ -255,7 +255,7 @@ class TrainingMemory(PeakMemory):
         *("data_parallel", "global_batch_size", "tokens_per_step"),
     )
 
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "total": (lambda memory: memory.step.peak.total, PARTS),
         "weights": (MemoryTerm("weights"),),
         "gradients": (MemoryTerm("gradients"),),

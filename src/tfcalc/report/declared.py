@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 
 class ByForm(NamedTuple):
-    """Rule of a number that each form of an answer makes in its own way: by this ``name`` in its ``ways``.
+    """Rule of a number that each form of an answer makes in its own way: by this ``name`` in its ``own_rules``.
 
     A form without one has nothing of it: 0.
     """
@@ -75,14 +75,14 @@ class ByForm(NamedTuple):
 
     def __call__(self, answer: Any) -> Any:
         """The number."""
-        make, *_ = answer.ways.get(self.name, (None,))
+        make, *_ = answer.own_rules.get(self.name, (None,))
         if make is None:
             return 0
         return answer.evaluate(make) if isinstance(make, Rule) else make(answer)
 
     def origins(self, answer: Any) -> Iterator[Any]:
         """Yield what the form's own rule, and what is told beside it, say of the number."""
-        for each in answer.ways.get(self.name, ()):
+        for each in answer.own_rules.get(self.name, ()):
             if isinstance(each, Rule | Stated) or hasattr(each, "of"):
                 yield _with_constants(each)
 
@@ -394,7 +394,7 @@ class Answer(WithSheet, Keyed):
         command: the command that gives the same answer.
         about: the answer in a sentence, for its schema.
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
-        ways: how a form makes the numbers that all forms have (:class:`ByForm`), and what else is told of them.
+        own_rules: how a form makes the numbers that all forms have (:class:`ByForm`), and what else is told of them.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         exclusive: whether an answer has the keys of exactly one form.
         record_keys: by a list of records, the keys that these always have in this form.
@@ -406,7 +406,7 @@ class Answer(WithSheet, Keyed):
     about: ClassVar[str] = ""
     form: ClassVar[str] = ""
     stated: ClassVar[Sequence[str]] = ()
-    ways: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     constants: ClassVar[Mapping[str, object]] = {}
     exclusive: ClassVar[bool] = False
     record_keys: ClassVar[Mapping[str, Sequence[str]]] = {}
