@@ -16,7 +16,16 @@ from tfcalc.answers.memory_base import (
     of_training,
     tokens_of_step,
 )
-from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
+from tfcalc.answers.training_memory import (
+    NAMES,
+    NOT_COUNTED,
+    TOKENS_OF_STEP,
+    TrainingMemory,
+    as_footer,
+    in_full,
+    resolved,
+    stated,
+)
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
 from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, SERVER
@@ -188,7 +197,7 @@ class MethodMemory(PeakMemory):
         """Definitions of how it is trained, and of what is not counted."""
         run = self.schedule.run
         told = in_full(run.replaced(batch_size=self.run.batch_size), self.plan, self.by)
-        return {**told, "tokens_per_step": tokens_of_step(run, self.plan)}
+        return {**told, TOKENS_OF_STEP: tokens_of_step(run, self.plan)}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ class Plan(OneLayout):
     )
     band = record(BandKeys, "how far published runs were from the estimate", lambda plan: plan.estimate.band)
     parts = record(PartsKeys, "where the seconds go", lambda plan: plan.case.parts(plan.one))
-    tokens_per_second = number("of all GPUs", ratio("tokens_per_step", over=("step_seconds",)))
+    tokens_per_second = number("of all GPUs", ratio(OneLayout.tokens_per_step, over=(OneLayout.step_seconds,)))
     tokens_per_second_per_gpu = number("of a GPU", ratio("tokens_per_second", over=("gpus",)))
     mfu = number(
         "model FLOPs utilisation: all pairs of attention, nothing recomputed, dense 16-bit peak",

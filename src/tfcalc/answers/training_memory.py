@@ -177,6 +177,7 @@ LOOPS = {
 }
 
 
+TOKENS_OF_STEP = "tokens_per_step"
 ON_CARD = When(lambda memory: memory.on_card is not None, "device_bytes")
 """Where the step's allocations are known in their order."""
 LIVE = "what is live when this phase needs most, on the tape"
@@ -252,7 +253,7 @@ class TrainingMemory(PeakMemory):
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
         *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
-        *("data_parallel", "global_batch_size", "tokens_per_step"),
+        *("data_parallel", "global_batch_size", TOKENS_OF_STEP),
     )
 
     own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
@@ -621,7 +622,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "micro_batches": plan.grad_accum,
         "data_parallel": plan.data_parallel,
         "global_batch_size": global_batch(run, plan),
-        "tokens_per_step": tokens_of_step(run, plan),
+        TOKENS_OF_STEP: tokens_of_step(run, plan),
     }
 
 

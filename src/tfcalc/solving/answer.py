@@ -38,7 +38,7 @@ from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
-from tfcalc.solving.conditions import CARD, TOTAL, parts
+from tfcalc.solving.conditions import ACTIVE, CARD, TOTAL, TRAINED, parts
 from tfcalc.solving.solver import sides_of
 from tfcalc.units import short_bytes
 
@@ -463,7 +463,7 @@ def _large(number: int) -> str:
     return f"10^{len(figures) - 1}" if figures.rstrip("0") == "1" and len(figures) > 7 else f"{number:,}"
 
 
-OF = {"active_params": "params", "trainable_params": "trainable"}
+OF = {ACTIVE: "params", TRAINED: "trainable"}
 """What explain calls a quantity, where a condition calls it otherwise."""
 
 
@@ -493,7 +493,7 @@ def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> State
             question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
         )
     key = HEADLINES["params"].key if meant.quantity == "params" else meant.quantity
-    if training is not None and meant.quantity != "trainable_params":
+    if training is not None and meant.quantity != TRAINED:
         return PartsOrigin(evaluator, setting, meant, value)
     return Question("params", setting.model, training=training).number(key)
 
@@ -533,7 +533,7 @@ class PartsOrigin:
         plan = self.evaluator.tuning(setting)
         tree = to_open(setting.model, of, run if of == "flops" else None, self.evaluator.conventions, training=plan)
         kept = {node.path for node in parts(tree.node, self.meant.part)}
-        counts = 1 if quantity == "active_params" else COUNTS[of]
+        counts = 1 if quantity == ACTIVE else COUNTS[of]
         note = f"{self.meant.part or 'the whole'}: all of its copies"
         return together(path, of, tree, lambda node: node.path in kept, counts, (note,))
 
