@@ -266,10 +266,12 @@ class PlanAnswer(Answer):
     stack = text("whose code runs", lambda plan: plan.question.stack)
     precision = text("number format of the matrix products", lambda plan: plan.question.precision)
     global_batch_size = integer(
-        "sequences of a step, of all GPUs", lambda plan: plan.question.sequences, given("given by --global-batch-size")
+        "sequences of an optimizer step, over all GPUs",
+        lambda plan: plan.question.sequences,
+        given("given by --global-batch-size"),
     )
     seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
-    tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
+    tokens_per_step = integer("tokens of an optimizer step, over all GPUs", ratio("global_batch_size", "seq_len"))
     usable_bytes = integer(
         "bytes of the GPU that a process can use",
         lambda plan: plan.case.usable,

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.metrics import HEADLINES, having, numbers, split
+from tfcalc.answers.metrics import EVERYWHERE, HEADLINES, having, numbers, split
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
 from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
-from tfcalc.schemas import schema
+from tfcalc.schemas import classes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -62,7 +62,7 @@ def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None
 
 def _keys(name: str) -> Collection[str]:
     """The keys at the top of a command's answer."""
-    return set(schema(name)["properties"])
+    return {"command", *EVERYWHERE, *(key for form in classes(name) for key in form.keys)}
 
 
 def levels(keys: Sequence[str]) -> int | None:
