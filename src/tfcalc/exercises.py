@@ -400,7 +400,7 @@ def _active(name: str) -> Drawn:
         f"three matrices of {size['h']} × {width}, and a token uses {size['k']} of them. How many parameters are "
         "active per token, embedding and head among them?"
     )
-    return Drawn(text, params(model).totals["active_params"], f"tfcalc explain active_params {name}")
+    return Drawn(text, params(model).active_params, f"tfcalc explain active_params {name}")
 
 
 def _latent_cache(context: int) -> Drawn:

@@ -21,6 +21,7 @@ from tfcalc.catalog import from_config
 from tfcalc.defaults import resolve_plan
 from tfcalc.model import Model
 from tfcalc.plans import Serving, Training
+from tfcalc.report.sheet import bare
 from tfcalc.search.gpus import Capacity, of_card, stated
 from tfcalc.search.remedies import Change, Options, StoredFormat, at_rest, of_serving, of_training
 from tfcalc.training.peaks import Peaks, training_peak
@@ -130,7 +131,11 @@ def test_the_verdict_stands_first_and_the_answer_is_the_bytes_that_it_takes() ->
     assert "the budget is 80GB = 74.5 GiB (" in spare.verdict
     assert spare.verdict.endswith(" to spare)")
     for found in (short, spare):
-        assert found.sheet().quiet == found.report.answer == memory(load("gpt2"), TRAINING, training=Training()).answer
+        assert (
+            bare(found.sheet().quiet)
+            == found.report.answer
+            == memory(load("gpt2"), TRAINING, training=Training()).answer
+        )
         assert found.report.summary is not None
         assert found.sheet().subtitle == found.report.summary.subtitle
 

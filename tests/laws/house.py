@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tfcalc"
@@ -195,19 +195,70 @@ def inputs() -> set[str]:
     return {field.name for kind in kinds for field in dataclasses.fields(kind)} | {*Axes._fields}
 
 
-def places_of_keys() -> dict[str, int]:
-    """In how many files outside of the description the code names each number of an answer; examples do not count."""
-    places: dict[str, set[Path]] = {key: set() for key in sorted(numeric_keys() - inputs())}
+class Places(NamedTuple):
+    """Files that name a number of an answer.
+
+    ``homes`` declare one of that name in the body of a class, each for its own answer; ``spelled`` have it as a word of
+    a string, and declare none; ``read`` only read an attribute of what is declared, which a rename would not survive
+    unseen, as mypy reads it, too.
+    """
+
+    homes: frozenset[Path]
+    spelled: frozenset[Path]
+    read: frozenset[Path]
+
+    @property
+    def of_one(self) -> int:
+        """Files that one such number stands in: its home, and those that repeat its name."""
+        return bool(self.homes) + len(self.spelled)
+
+    @property
+    def all(self) -> int:
+        """Files in which the name stands, whatever for."""
+        return len(self.homes | self.spelled | self.read)
+
+
+def places_of_keys() -> dict[str, Places]:
+    """Where outside of the description the code names each number of an answer; examples do not count."""
+    homes, spelled, read = ({key: set[Path]() for key in sorted(numeric_keys() - inputs())} for _ in range(3))
     for path in FILES:
         if path.relative_to(SOURCE).parts[0] not in DESCRIPTION:
-            for word in named(tree(path)) & places.keys():
-                places[word].add(path)
-    return {key: len(files) for key, files in places.items()}
+            kinds = (declared(tree(path)), words(tree(path)), attributes(tree(path)))
+            for found, named in zip((homes, spelled, read), kinds, strict=True):
+                for word in named & found.keys():
+                    found[word].add(path)
+    return {
+        key: Places(frozenset(homes[key]), frozenset(spelled[key] - homes[key]), frozenset(read[key])) for key in homes
+    }
 
 
-def named(file: ast.Module) -> set[str]:
-    """The names of attributes, arguments and targets, and the last words of strings, but for docstrings."""
+def figures_of_places() -> dict[str, float]:
+    """What the limits on places are about."""
+    places = places_of_keys().values()
+    return {
+        "files of a number, on average": round(sum(each.of_one for each in places) / len(places), 2),
+        "files of a number, at most": max(each.of_one for each in places),
+        "answers with a number of one name, at most": max(len(each.homes) for each in places),
+        "files in which a name stands, on average": round(sum(each.all for each in places) / len(places), 2),
+        "files in which a name stands, at most": max(each.all for each in places),
+    }
+
+
+def declared(file: ast.Module) -> set[str]:
+    """The names that the classes of a file have: fields, keys."""
     found: set[str] = set()
+    for node in ast.walk(file):
+        for inner in node.body if isinstance(node, ast.ClassDef) else ():
+            match inner:
+                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    found.add(name)
+                case _:
+                    pass
+    return found
+
+
+def words(file: ast.Module) -> set[str]:
+    """The last words of strings, but for docstrings."""
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(file)
@@ -215,12 +266,22 @@ def named(file: ast.Module) -> set[str]:
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
+    return {
+        str(node.value).rpartition(".")[2]
+        for node in ast.walk(file)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    }
+
+
+def attributes(file: ast.Module) -> set[str]:
+    """The names of attributes, arguments and targets."""
+    found: set[str] = set()
     for node in ast.walk(file):
         match node:
-            case ast.Constant(value=str(text)) if id(node) not in docstrings:
-                found.add(text.rpartition(".")[2])
             case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)
+            case _:
+                pass
     return found
 
 
@@ -248,7 +309,6 @@ def main() -> None:
     """Print the figures."""
     if "--write" in sys.argv:
         write()
-    places = places_of_keys()
     for what, value in {
         "files": len(FILES),
         "class names twice": len(classes_twice()),
@@ -256,8 +316,7 @@ def main() -> None:
         "imports inside functions": len(imports_inside_functions()),
         "classes with a to_dict of their own": len(own_dicts()),
         "forks by trace": sum(forks().values()),
-        "places of a number, on average": round(sum(places.values()) / len(places), 2),
-        "places of a number, at most": max(places.values()),
+        **figures_of_places(),
         "modules of memory --train --gpu": len(entered("memory", "llama-3-8b", "--train", "--gpu", "rtx-4090")),
         "modules of params --json": len(entered("params", "--json")),
     }.items():

@@ -15,8 +15,6 @@ from tests.conftest import Program
 from tfcalc.page import ask as page
 from tfcalc.page.forms import TABS
 from tfcalc.page.links import link_of, words_of
-from tfcalc.page.opens import exact, opened
-from tfcalc.report.paths import reach
 
 QUESTIONS = (
     "overview gpt2",
@@ -32,6 +30,10 @@ QUESTIONS = (
     "formula complete gpt2",
     "explain attention gpt2",
 )
+
+
+SAMPLE = 6
+"""Links of an answer that are followed, at most."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,22 +80,10 @@ def test_it_answers_as_the_program_does(tfcalc: Program, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", QUESTIONS[:10])
-def test_a_number_that_is_clicked_opens_with_this_number(line: str) -> None:
-    run = page.run(shlex.split(line))
-    assert run.answer is not None
-    sheet, said = run.answer.sheet(), run.answer.to_dict()
-    links = opened(sheet, said)
-    numbers = {
-        (row, place): value
-        for row, cells in enumerate(sheet.rows)
-        for place, cell in enumerate(cells)
-        if (value := exact(cell)) is not None
-    }
-    for place, keys in links.items():
-        value = exact(sheet.quiet) if place[0] < 0 else numbers[place]
-        assert reach(said, keys) == value, (place, keys)
+def test_a_number_that_is_clicked_opens(line: str) -> None:
     first = asked(link_of(shlex.split(line)))
-    for link in dict.fromkeys(Links(first["html"]).found.get("opens", [])):
+    links = list(dict.fromkeys(Links(first["html"]).found.get("opens", [])))
+    for link in links[:: len(links) // SAMPLE + 1]:
         behind = asked(link)
         assert (behind["exit"], behind["told"]) == (0, ""), link
         assert behind["html"], link

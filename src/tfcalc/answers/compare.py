@@ -33,7 +33,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.report.declared import Key, Told, When, plain, record, records, text, texts
 from tfcalc.report.opening import Same, ratio, total
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Sheet, of
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -185,15 +185,18 @@ class Comparison(FieldsThatDiffer, in_order=True):
         return f"{', '.join(said)} parameters" + ("" if ratio is None else f" ({_times(ratio)})")
 
     def _row(self, row: Row, *, two: bool) -> list[Cell]:
-        first, *others = (row.written(value, self.units) for value in row.values)
+        first, *others = (
+            row.cell(value, self.units, RowOfModels.values, place) for place, value in enumerate(row.values)
+        )
+        at = (Comparison.rows, row.key)
         cells: list[Cell] = [row.quantity.called, first]
         for place, said in enumerate(others, start=1):
             difference, ratio = row.difference(place), row.ratio(place)
             cells.append(said)
             if two:
                 signed = "" if difference is None else f"{'+' * (difference > 0)}{row.written(difference, self.units)}"
-                cells.append(signed)
-            cells.append("" if ratio is None else _times(ratio))
+                cells.append(of(signed, *at, RowOfModels.differences, place))
+            cells.append(of("" if ratio is None else _times(ratio), *at, RowOfModels.ratios, place))
         return cells
 
     def _same(self) -> Iterator[str]:

@@ -31,6 +31,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
+from tfcalc.report.sheet import Cell, of
 from tfcalc.serving.memory import cache_growth, kv_bytes_per_token, weights_bytes
 from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short, short_bytes
@@ -295,7 +296,7 @@ BACKWARD = asked(
     "training_flops_per_token",
 )
 WEIGHTS = Quantity(
-    "weights_bytes",
+    Memory.weights_bytes.name,
     "weights",
     {"type": "integer", "description": "bytes of the weights, in the checkpoint's own format"},
     lambda numbers: weights_bytes(numbers.model, numbers.model.tree(numbers.once)),
@@ -421,6 +422,11 @@ class Row(NamedTuple):
         if self.unit == "bytes":
             return short_bytes(value, units)
         return short(value, billion="B" if self.unit == "params" else "G") if self.unit else f"{value:,}"
+
+    def cell(self, value: Value, units: str, *keys: Key[Any] | str | int) -> Cell:
+        """Return the value as it is written; if it is a number, as the one at these keys of its row in the answer."""
+        said = self.written(value, units)
+        return of(said, "rows", self.key, *keys) if isinstance(value, int | float) else said
 
 
 class InOneRow(Record):

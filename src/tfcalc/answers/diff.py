@@ -37,7 +37,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
 from tfcalc.report.declared import HEAD, Unknown, boolean, plain, record, records, text
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Sheet, of
 from tfcalc.revisions import at_ref
 from tfcalc.workload import Workload
 
@@ -117,7 +117,7 @@ class Diff(FieldsThatDiffer, in_order=True):
                 Column("%", spare=1),
             ],
             rows=[self._cells(row) for row in self._shown()],
-            quiet=_number(self.row(TOTAL.key)),
+            quiet=of(_number(self.row(TOTAL.key)), Diff.rows, TOTAL.key, RowOfTwo.difference),
             notes=tuple(self._notes()),
             assumes=self._assumes(),
             see_also=("--format markdown", "--json"),
@@ -139,8 +139,15 @@ class Diff(FieldsThatDiffer, in_order=True):
         return f"{path}{row.quantity.called} {old} -> {new}{in_brackets(row)}"
 
     def _cells(self, row: Row) -> list[Cell]:
-        old, new = (row.written(value, self.units) for value in row.values)
-        return [row.quantity.called, old, new, self.change(row), percent(row)]
+        old, new = row.values
+        at = (Diff.rows, row.key)
+        return [
+            row.quantity.called,
+            row.cell(old, self.units, RowOfTwo.old),
+            row.cell(new, self.units, RowOfTwo.new),
+            of(self.change(row), *at, RowOfTwo.difference),
+            of(percent(row), *at, RowOfTwo.percent),
+        ]
 
     def _notes(self) -> Iterator[str]:
         yield from self.moved_notes()

@@ -17,7 +17,7 @@ from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
-from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
+from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
 from tfcalc.training.peaks import Peaks
 
@@ -229,7 +229,7 @@ class FitTable(Answer):
                 Column("usable"),
                 Column("free", spare=2),
             ],
-            rows=[_row(one) for one in self.fitting],
+            rows=[_row(one, place) for place, one in enumerate(self.fitting)],
             quiet="\n".join(one.accelerator.name for one in self.fitting),
             notes=tuple(self._notes()),
             see_also=("--gpu NAME (what else would fit)", "tfcalc gpus", "--json"),
@@ -280,9 +280,14 @@ def name_of(one: VerdictOnCard) -> str:
     return f"{one.gpus} x {one.accelerator.name}" if one.gpus > 1 else one.accelerator.name
 
 
-def _row(one: VerdictOnCard) -> Sequence[Cell]:
-    sizes = (one.peak, one.usable, one.usable - one.peak)
-    return [name_of(one), SAID[one.status].lower(), one.flags, *(InUnit(size, "GiB") for size in sizes)]
+def _row(one: VerdictOnCard, place: int) -> Sequence[Cell]:
+    sizes = {
+        CardKeys.peak_bytes: one.peak,
+        CardKeys.usable_bytes: one.usable,
+        CardKeys.free_bytes: one.usable - one.peak,
+    }
+    cells = (of(InUnit(size, "GiB"), FitTable.cards, place, key) for key, size in sizes.items())
+    return [name_of(one), SAID[one.status].lower(), one.flags, *cells]
 
 
 def fit(

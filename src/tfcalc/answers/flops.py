@@ -174,11 +174,6 @@ class Flops(Report):
         return TITLES[self.run.phase]
 
     @property
-    def answer(self) -> int:
-        """FLOPs that were asked for, all together."""
-        return self.total_flops
-
-    @property
     def described(self) -> Mapping[str, object]:
         """The model, as in the JSON."""
         return self.question.model.described()

@@ -20,7 +20,7 @@ from tfcalc.model import own_run
 from tfcalc.report import exact, polynomial
 from tfcalc.report.declared import Key, Record, When, integer, optional, records, text
 from tfcalc.report.opening import Stated, found, ratio, total
-from tfcalc.report.sheet import Cell, Column, Sheet, Short
+from tfcalc.report.sheet import Cell, Column, Sheet, Short, of
 from tfcalc.units import short
 from tfcalc.workload import Workload
 
@@ -142,8 +142,8 @@ class FlopsByConvention(Flops):
                 Column("reference", numeric=False, spare=1),
                 Column("formula", numeric=False, folds=True, formula=True),
             ],
-            rows=[list(_cells(row)) for row in self.conventions_told],
-            quiet=self.exact_flops,
+            rows=[list(_cells(row, place)) for place, row in enumerate(self.conventions_told)],
+            quiet=of(self.exact_flops, FlopsByConvention.exact_flops),
             notes=[*self._undefined(), *self.notes],
             legend=self._letters(),
             **(self.footer._asdict() | {"not_counted": "", "see_also": ("--formulas", "--assumptions", "--json")}),
@@ -167,9 +167,9 @@ class FlopsByConvention(Flops):
             yield f"Not defined for {reason}: {', '.join(row.name for row in rows if row.reason == reason)}"
 
 
-def _cells(row: Convention) -> Iterator[Cell]:
+def _cells(row: Convention, place: int) -> Iterator[Cell]:
     yield row.name
-    yield None if row.flops is None else Short(row.flops)
+    yield of(None if row.flops is None else Short(row.flops), FlopsByConvention.compared, place, ByConvention.flops)
     yield "not defined" if row.ratio is None else f"{row.ratio:.4f}"
     yield row.reference
     yield "" if row.reason else row.formula

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.remarks import needs_tokens
@@ -14,9 +14,9 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import own_run
-from tfcalc.report.declared import Record, When, integer, number, records, text
+from tfcalc.report.declared import Key, Record, When, integer, number, records, text
 from tfcalc.report.opening import Constant, Rule, found, given, ratio, total
-from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short
+from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short, of
 from tfcalc.units import short
 from tfcalc.workload import Workload
 
@@ -155,9 +155,9 @@ class FlopsOfRun(Flops):
         return amount * self.run_tokens // self.tokens
 
     @property
-    def answer(self) -> int:
+    def answer_key(self) -> str:
         """The FLOPs of the run."""
-        return self.training_flops
+        return FlopsOfRun.training_flops.name
 
     @property
     def tuned(self) -> bool:
@@ -205,20 +205,31 @@ class FlopsOfRun(Flops):
         """The exact count and its parts; then 6ND by each definition, and how the exact count differs from it."""
         if self.limit is not None:
             return super().sheet()
-        parts = {
-            "forward": self.training_forward_flops,
-            "backward": self.training_backward_flops,
-            "recompute": self.training_recompute_flops,
+        passes = {
+            "forward": FlopsOfRun.training_forward_flops,
+            "backward": FlopsOfRun.training_backward_flops,
+            "recompute": FlopsOfRun.training_recompute_flops,
         }
+        keys = (
+            (FlopsOfRun.six_nd_flops, FlopsOfRun.six_nd_difference),
+            (FlopsOfRun.six_nd_non_embedding_flops, FlopsOfRun.six_nd_non_embedding_difference),
+        )
         exactly = self.training_flops
-        lines = [("exact", "", exactly), *(("exact", name, flops) for name, flops in parts.items() if flops)]
-        for rule in self.rules:
+        lines: list[tuple[str, str, int, tuple[Key[Any] | int, ...]]] = [
+            ("exact", "", exactly, (FlopsOfRun.training_flops,)),
+            *(("exact", name, flops, (key,)) for name, key in passes.items() if (flops := getattr(self, key.name))),
+        ]
+        for rule, (whole_key, difference_key) in zip(self.rules, keys, strict=True):
             whole = f"{self.rule}, N {rule.named}"
-            terms = [term for term in rule.difference if abs(term.flops) >= LEAST_SHARE * exactly]
-            lines += [(whole, "", rule.flops), *((whole, term.what, term.flops) for term in terms)]
+            lines.append((whole, "", rule.flops, (whole_key,)))
+            lines += [
+                (whole, term.what, term.flops, (difference_key, place, DifferenceTerm.flops))
+                for place, term in enumerate(rule.difference)
+                if abs(term.flops) >= LEAST_SHARE * exactly
+            ]
         rows: list[list[Cell]] = [
-            [part or whole, Short(flops), Rounded(flops / PF_DAY), Share(flops, exactly)]
-            for whole, part, flops in lines
+            [part or whole, of(Short(flops), *keys), Rounded(flops / PF_DAY), Share(flops, exactly)]
+            for whole, part, flops, keys in lines
         ]
         return Sheet(
             title=self.headline(),
@@ -230,11 +241,11 @@ class FlopsOfRun(Flops):
                 Column("of exact"),
             ],
             rows=rows,
-            quiet=exactly,
+            quiet=of(exactly, self.answer_key),
             notes=[*self._of_run(), *(self.timed.lines if self.timed else ()), *self.notes],
             **(self.footer._asdict() | {"not_counted": "", "see_also": ("--assumptions", "--json")}),
-            depths=[1 if part else 0 for _, part, _ in lines],
-            paths=[f"{whole}.{part}" if part else whole for whole, part, _ in lines],
+            depths=[1 if part else 0 for _, part, *_ in lines],
+            paths=[f"{whole}.{part}" if part else whole for whole, part, *_ in lines],
         )
 
     def _of_run(self) -> Iterator[str]:

@@ -9,7 +9,7 @@ from tfcalc.hardware import GIGA, STATUS, TERA, Accelerator, matching
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.report.declared import Answer, Record, When, by_name, integer, number, records, text
 from tfcalc.report.opening import count, given
-from tfcalc.report.sheet import Bytes, Cell, Column, InUnit, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, InUnit, Sheet, of
 from tfcalc.timing.rates import Price, prices
 
 LISTED = given("given by hardware.csv: see its sources")
@@ -118,13 +118,13 @@ def _row(card: Accelerator) -> list[Cell]:
     return [
         card.name,
         card.memory,
-        InUnit(card.usable().bytes, "GiB"),
+        of(InUnit(card.usable().bytes, "GiB"), ListOfGpus.gpus, card.name, GpuKeys.usable_bytes),
         _in(GIGA, card.bandwidth),
         _in(TERA, max(card.peaks.get("bf16", 0), card.peaks.get("fp16", 0))),
         _in(TERA, card.peaks.get("fp8", 0)),
         _in(GIGA, card.link),
         card.capability,
-        f"{price.typical:,.2f}" if price else None,
+        of(f"{price.typical:,.2f}" if price else None, ListOfGpus.gpus, card.name, GpuKeys.price_per_hour),
     ]
 
 

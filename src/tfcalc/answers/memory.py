@@ -10,6 +10,7 @@ from tfcalc.analysis.common import Subject, check_arguments, check_plans, refuse
 from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.answers.conventions_text import NOT_COUNTED, as_json, as_text
 from tfcalc.answers.memory_base import (
+    OF_BUFFERS,
     PARTS,
     Memory,
     called,
@@ -35,7 +36,7 @@ from tfcalc.errors import UsageError
 from tfcalc.model import legend, own_run, remembering
 from tfcalc.plans import SFT, Serving, Training
 from tfcalc.report import Entry, Footer, exact
-from tfcalc.report.opening import found, total
+from tfcalc.report.opening import total
 from tfcalc.serving.weights import hold
 from tfcalc.workload import AUTO
 
@@ -82,21 +83,20 @@ PARTS_AT_REST: Mapping[str, Fold | StoredBytes] = {
 """What the numbers of a component are sums of."""
 
 
+ALL_BUT_BUFFERS = total("components[].bytes", less=Memory.buffers_bytes)
+
+
 class AtRest(Memory):
     """The weights and buffers of a model, in one number format: nothing runs."""
 
     form = "at rest"
     constants: ClassVar[Mapping[str, object]] = {"phase": "at rest"}
 
-    total_bytes = Memory.total_bytes.made(
-        lambda memory: memory.whole.value, total("weights_bytes", "buffers_bytes"), PARTS
-    )
-    weights_bytes = Memory.weights_bytes.made(StoredBytes("weights"), total("components[].bytes", less="buffers_bytes"))
-    buffers_bytes = Memory.buffers_bytes.made(
-        total("total_bytes", less="weights_bytes"),
-        StoredBytes("buffers"),
-        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
-    )
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.whole.value, total(Memory.weights_bytes, Memory.buffers_bytes), PARTS),
+        "weights": (StoredBytes("weights"), ALL_BUT_BUFFERS),
+        "buffers": (total(Memory.total_bytes, less=Memory.weights_bytes), StoredBytes("buffers"), OF_BUFFERS),
+    }
 
     def __init__(self, question: Subject, chosen: Conventions, depth: int | None = None) -> None:
         self.question, self.depth, self.chosen = question, depth, chosen
@@ -162,6 +162,12 @@ class AtRest(Memory):
 class InFormat(AtRest):
     """Weights and buffers of a model in a quantized format, scales and what is not quantized among them."""
 
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        **AtRest.own_rules,
+        "weights": (lambda memory: memory.bytes_of_weights, ALL_BUT_BUFFERS),
+        "buffers": (total(Memory.total_bytes, less=Memory.weights_bytes), OF_BUFFERS),
+    }
+
     def __init__(self, question: Subject, name: str, chosen: Conventions, depth: int | None = None) -> None:
         super().__init__(question, chosen, depth)
         self.name = name
@@ -181,14 +187,6 @@ class InFormat(AtRest):
         model, run = self.model_, self.question.run
         tree = remembering(model).tree(remembering(run))
         return hold(tree_for(self.recipe, model, run, tree), self.recipe), buffers_of(tree, self.recipe)
-
-    weights_bytes = AtRest.weights_bytes.made(
-        lambda memory: memory.bytes_of_weights, total("components[].bytes", less="buffers_bytes")
-    )
-    buffers_bytes = AtRest.buffers_bytes.made(
-        total("total_bytes", less="weights_bytes"),
-        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
-    )
 
     @property
     def bytes_of_weights(self) -> int:

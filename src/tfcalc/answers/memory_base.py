@@ -14,6 +14,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import Entry, Report, Summary, breakdown
 from tfcalc.report.declared import (
     TOGETHER,
+    ByForm,
     Record,
     When,
     boolean,
@@ -26,7 +27,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.opening import found, given, total
-from tfcalc.report.sheet import Bytes, Cell, Column, Share
+from tfcalc.report.sheet import Bytes, Cell, Column, Share, of
 from tfcalc.training.measured import Figure, OnCard, bands
 from tfcalc.training.optimizers import optimizer
 from tfcalc.units import short_bytes
@@ -84,20 +85,21 @@ def training_summary(
     rows: list[tuple[Cell, ...]] = []
     for name, called in TERMS.items():
         size = live[name].value if name in live else 0
+        amount = _of_term(live[name]) if name in live else Bytes(0)
         stored = totals.get(STORED.get(name, ""), 0)
         if name == "gradients" and stepped:
             told = f"one tensor at a time, the largest of {short_bytes(int(stored), units)}"
-            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+            rows.append((called, "", amount, Share(size, whole.value), told))
         elif name in PER_PARAMETER and stored:
             later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
-            rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
+            rows.append((called, f"{int(stored) / params:.3g} B/param", amount, Share(size, whole.value), later))
         elif name == "activations" and stored:
             released = int(stored) - size
             parts = f"of {short_bytes(int(stored), units)} saved for backward"
             told = parts if released * 100 > int(stored) else _spent_on(live[name], units)
-            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+            rows.append((called, "", amount, Share(size, whole.value), told))
         elif size >= LEAST * whole.value and size:
-            rows.append((called, "", Bytes(size), Share(size, whole.value), _largest(live[name])))
+            rows.append((called, "", amount, Share(size, whole.value), _largest(live[name])))
     return Summary(COLUMNS, tuple(rows), subtitle)
 
 
@@ -115,11 +117,15 @@ def serving_summary(whole: Entry, told: dict[str, str], subtitle: str) -> Summar
     """The terms of serving at its peak, each with what it is stored in."""
     live = {entry.name: entry for entry in whole.parts}
     rows = [
-        (called, "", Bytes(live[name].value), Share(live[name].value, whole.value), told.get(name, ""))
+        (called, "", _of_term(live[name]), Share(live[name].value, whole.value), told.get(name, ""))
         for name, called in TERMS.items()
         if name in live and live[name].value >= LEAST * whole.value
     ]
     return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+def _of_term(entry: Entry) -> Cell:
+    return of(Bytes(entry.value), Report.components, entry.name, "bytes")
 
 
 def _spent_on(entry: Entry, units: str) -> str:
@@ -271,6 +277,7 @@ def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozens
 
 
 PARTS = total("components[].bytes")
+OF_BUFFERS = found("the numbers that are stored with the model and are no parameters, in 16 bits or more each")
 LONGEST = "search: the largest round length that fits"
 LONGEST_EXACT = "search: it fits, and one more token does not"
 JUDGED = When(lambda memory: memory.judge is not None, "fits")
@@ -425,16 +432,14 @@ class Memory(Report):
     about = "Bytes of a model at rest, at the peak of a training step (--train), or of serving (--serve)."
     stated: ClassVar[Sequence[str]] = ("phase", "units", "not_counted")
 
-    total_bytes = integer(
-        "all bytes that are counted; of training and serving the peak", lambda memory: memory.whole.value
-    )
-    weights_bytes = integer("weights", lambda _: 0)
-    gradients_bytes = integer("gradients", lambda _: 0)
-    optimizer_bytes = integer("optimizer states", lambda _: 0)
-    activations_bytes = integer("tensors saved for backward", lambda _: 0)
-    kv_cache_bytes = integer("KV cache, or state", lambda _: 0)
-    buffers_bytes = integer("buffers", lambda _: 0)
-    temporary_bytes = integer("temporary tensors at the peak", lambda _: 0)
+    total_bytes = integer("all bytes that are counted; of training and serving the peak", ByForm("total"))
+    weights_bytes = integer("weights", ByForm("weights"))
+    gradients_bytes = integer("gradients", ByForm("gradients"))
+    optimizer_bytes = integer("optimizer states", ByForm("optimizer"))
+    activations_bytes = integer("tensors saved for backward", ByForm("activations"))
+    kv_cache_bytes = integer("KV cache, or state", ByForm("cache"))
+    buffers_bytes = integer("buffers", ByForm("buffers"))
+    temporary_bytes = integer("temporary tensors at the peak", ByForm("temporary"))
 
     verdict = text("the verdict in words", lambda memory: memory.judge.verdict, when=JUDGED)
     budget_bytes = integer(
@@ -598,11 +603,20 @@ class Memory(Report):
         """Question that was asked, in a line."""
         return self.heading
 
-    @property
-    def answer(self) -> int:
-        """Total of all bytes."""
-        return self.total_bytes
-
     def sheet(self) -> Sheet:
         """Return the verdict, where a budget is given; else the terms."""
         return super().sheet() if self.judge is None else self.judge.sheet()
+
+
+class PeakMemory(Memory):
+    """Answer about something that runs: its largest moment."""
+
+    peak_bytes = integer(
+        "the largest amount of memory that is live at once; equal to total_bytes", ByForm("total"), PARTS
+    ).behind(Memory.total_bytes)
+    peak_phase = text("when that is: forward, backward, step; prefill, decode", lambda memory: memory.phase_of_peak)
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        raise NotImplementedError

@@ -7,15 +7,32 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.itemized import tree_of_terms
-from tfcalc.answers.memory_base import PARTS, Memory, memory_breakdown, of_text_alone, of_training, tokens_of_step
-from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
+from tfcalc.answers.memory_base import (
+    PARTS,
+    Memory,
+    PeakMemory,
+    memory_breakdown,
+    of_text_alone,
+    of_training,
+    tokens_of_step,
+)
+from tfcalc.answers.training_memory import (
+    NAMES,
+    NOT_COUNTED,
+    TOKENS_OF_STEP,
+    TrainingMemory,
+    as_footer,
+    in_full,
+    resolved,
+    stated,
+)
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
 from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, SERVER
 from tfcalc.report import Entry, Footer
 from tfcalc.report.declared import TOGETHER, Key, Record, integer, records, text
 from tfcalc.report.opening import found, total
-from tfcalc.report.sheet import Bytes, Column, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.training.methods import OF_METHODS, copies_reference, has_reference, scores_again, written
 from tfcalc.training.peaks import Peaks, training_step
 from tfcalc.training.schedule import GENERATE, Parts, ScheduledPhase
@@ -79,7 +96,7 @@ def of_phase(part: str) -> Key[int]:
     return integer(MEANINGS[part], lambda phase: getattr(phase.parts, part), LIVE)
 
 
-class PhaseKeys(Record):
+class PhaseKeys(Record, further={f"{part}_bytes": of_phase(part) for part in Parts._fields}):
     """The highest moment of a phase."""
 
     phase = text(
@@ -90,19 +107,6 @@ class PhaseKeys(Record):
     total_bytes = integer(
         "all that is live then", lambda phase: phase.total, total(*(f".{part}_bytes" for part in Parts._fields))
     )
-    weights_bytes = of_phase("weights")
-    master_weights_bytes = of_phase("master_weights")
-    optimizer_bytes = of_phase("optimizer")
-    gradients_bytes = of_phase("gradients")
-    reference_bytes = of_phase("reference")
-    critic_bytes = of_phase("critic")
-    reward_bytes = of_phase("reward")
-    engine_bytes = of_phase("engine")
-    buffers_bytes = of_phase("buffers")
-    kv_cache_bytes = of_phase("kv_cache")
-    activations_bytes = of_phase("activations")
-    gathered_bytes = of_phase("gathered")
-    temporary_bytes = of_phase("temporary")
 
 
 def deciding(part: str) -> Any:
@@ -110,28 +114,26 @@ def deciding(part: str) -> Any:
     return lambda memory: getattr(memory.schedule.peak.parts, part)
 
 
-class MethodMemory(Memory, in_order=True):
+class MethodMemory(PeakMemory):
     """The peak over the phases of a step: completions are written, scored, and trained on."""
 
     form = "--method"
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
     stated: ClassVar[Sequence[str]] = (*TrainingMemory.stated, *OF_METHODS)
 
-    total_bytes = Memory.total_bytes.made(lambda memory: memory.schedule.peak.total, PARTS)
-    peak_bytes = integer("the same", lambda memory: memory.schedule.peak.total, PARTS)
-    peak_phase = text("the phase that decides", lambda memory: memory.schedule.peak.name)
-    weights_bytes = Memory.weights_bytes.made(deciding("weights"), DECIDES)
-    gradients_bytes = Memory.gradients_bytes.made(deciding("gradients"), DECIDES)
-    optimizer_bytes = Memory.optimizer_bytes.made(deciding("optimizer"), DECIDES)
-    activations_bytes = Memory.activations_bytes.made(deciding("activations"), DECIDES)
-    kv_cache_bytes = Memory.kv_cache_bytes.made(deciding("kv_cache"), DECIDES)
-    buffers_bytes = Memory.buffers_bytes.made(deciding("buffers"), DECIDES)
-    temporary_bytes = Memory.temporary_bytes.made(deciding("temporary"), DECIDES)
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.schedule.peak.total, PARTS),
+        "cache": (deciding("kv_cache"), DECIDES),
+        **{
+            part: (deciding(part), DECIDES)
+            for part in ("weights", "gradients", "optimizer", "activations", "buffers", "temporary")
+        },
+    }
     completions = integer(
         "completions that a GPU writes at once",
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
         found("batch and accumulation, up to whole groups of --num-generations over all GPUs"),
-    )
+    ).behind(Memory.temporary_bytes)
     step_phases = records(
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )
@@ -179,6 +181,11 @@ class MethodMemory(Memory, in_order=True):
         return f"peak, in {_in_words(self.schedule.peak)}"
 
     @property
+    def phase_of_peak(self) -> str:
+        """The phase that decides."""
+        return self.schedule.peak.name
+
+    @property
     def subtitle(self) -> str:
         """Model that is trained, and how."""
         run = self.run if self.plan.method == DPO else self.schedule.run
@@ -190,7 +197,7 @@ class MethodMemory(Memory, in_order=True):
         """Definitions of how it is trained, and of what is not counted."""
         run = self.schedule.run
         told = in_full(run.replaced(batch_size=self.run.batch_size), self.plan, self.by)
-        return {**told, "tokens_per_step": tokens_of_step(run, self.plan)}
+        return {**told, TOKENS_OF_STEP: tokens_of_step(run, self.plan)}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -235,7 +242,7 @@ class MethodMemory(Memory, in_order=True):
             rows=[
                 [
                     _in_words(each, peak),
-                    Bytes(each.total),
+                    of(Bytes(each.total), MethodMemory.step_phases, each.name, PhaseKeys.total_bytes),
                     *(_size(each, part) for part in shown),
                 ]
                 for each in phases
@@ -246,7 +253,8 @@ class MethodMemory(Memory, in_order=True):
     def _alone(self) -> Sheet:
         """Return the sheet without its rows, where there is no verdict."""
         footer = self.footer
-        return Sheet(self.headline(), (), (), self.total_bytes, self.subtitle, notes=self.notes, **footer._asdict())
+        quiet = of(self.total_bytes, MethodMemory.total_bytes)
+        return Sheet(self.headline(), (), (), quiet, self.subtitle, notes=self.notes, **footer._asdict())
 
     @cached_property
     def full(self) -> TrainingStep:
@@ -277,9 +285,9 @@ def _code(plan: Training) -> str:
     return "TRL 1.16, log-probabilities in tiles of logits"
 
 
-def _size(phase: ScheduledPhase, part: str) -> Bytes | None:
+def _size(phase: ScheduledPhase, part: str) -> Cell:
     size = getattr(phase.parts, part)
-    return Bytes(size) if size else None
+    return of(Bytes(size), MethodMemory.step_phases, phase.name, f"{part}_bytes") if size else None
 
 
 def _in_words(phase: ScheduledPhase, peak: ScheduledPhase | None = None) -> str:

@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
+from tfcalc.report.paths import ABOUT_IT, ABOUT_ONE_MODEL, dotted
 from tfcalc.schemas import classes
 
 WITHOUT_COMMAND = ABOUT_ONE_MODEL[:3]
 """Those whose keys need no command in front of them."""
-EVERYWHERE = ("components", "conventions", "model", "formula", "schema_version")
+EVERYWHERE = (*ABOUT_IT, "components", "formula")
 """Keys that all of these have."""
 NUMBER_TYPES = ("integer", "number")
+
+
+class Headline(NamedTuple):
+    """Number that answers what is asked of a model: the ``key`` of a ``command``'s answer, its unit and its words."""
+
+    command: str
+    key: str
+    unit: str
+    words: str
+
+    @property
+    def path(self) -> str:
+        """It as a metric: ``memory.peak_bytes``."""
+        return f"{self.command}.{self.key}"
+
+
+HEADLINES = {
+    "params": Headline("params", "total_params", "params", "parameters"),
+    "trainable": Headline("params", "trainable_params", "params", "trainable parameters"),
+    "flops": Headline("flops", "total_flops", "flops", "FLOPs"),
+    "memory": Headline("memory", "total_bytes", "bytes", "memory at rest"),
+    "peak": Headline("memory", "peak_bytes", "bytes", "peak memory"),
+    "cache": Headline("memory", "kv_cache_bytes", "bytes", "KV cache"),
+}
+"""Headlines by what is asked for."""
 
 
 @cache
@@ -69,7 +94,7 @@ def split(metric: str) -> tuple[str | None, tuple[str, ...]]:
     else:
         keys, command = [first, *others], None
     if not all(keys):
-        raise UsageError(f"metric {quoted(metric)} has an empty part", "write it as memory.peak_bytes")
+        raise UsageError(f"metric {quoted(metric)} has an empty part", f"write it as {HEADLINES['peak'].path}")
     if command is None and others and first not in EVERYWHERE and having(first) is None:
         raise UsageError(f"metric {quoted(metric)}: {quoted(first)} is no command", nearest(first, ABOUT_ONE_MODEL))
     return command, tuple(keys)

@@ -44,7 +44,7 @@ from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.search.gpus import (
     SAID,
     UTILIZATION,
@@ -477,7 +477,7 @@ class Overview(Answer):
                 Column("", numeric=False, spare=1),
             ],
             rows=list(self._rows()),
-            quiet=self.total_params,
+            quiet=of(self.total_params, Overview.total_params),
             notes=(*self._of_card(), *self.notes),
             assumes=tuple(self._assumes()),
             see_also=(f"tfcalc COMMAND {self.asked} opens a line",),
@@ -488,17 +488,21 @@ class Overview(Answer):
         own, *others = self.weights
         formats = ", ".join(f"{name} {self._short(self.weights[name])}" for name in others)
         per = "sample" if self.by_sample else "token"
-        yield ["parameters", Short(self.total_params, "B"), self._parts(), "params"]
-        yield ["weights", Bytes(self.weights[own]), f"{own}; {formats}", "memory"]
+        yield ["parameters", of(Short(self.total_params, "B"), Overview.total_params), self._parts(), "params"]
+        yield ["weights", of(Bytes(self.weights[own]), Overview.weights_bytes, own), f"{own}; {formats}", "memory"]
         if isinstance(self.kv_per_token, Unknown) or isinstance(self.kv_cache, Unknown):
             yield ["KV cache", NONE, self.kv_per_token.short if isinstance(self.kv_per_token, Unknown) else "", ""]
         elif not self.kv_per_token:
-            yield ["state", Bytes(self.kv_cache), "of a sequence of any length", "memory --serve"]
+            whole = of(Bytes(self.kv_cache), Overview.kv_cache_bytes)
+            yield ["state", whole, "of a sequence of any length", "memory --serve"]
         else:
-            whole = f"per token; {self._short(self.kv_cache)} at {self.served_context:,}"
-            yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
-        yield ["forward", Short(self.forward_flops), f"FLOPs per {per}", "flops"]
-        yield ["training", Short(self.training_flops), f"FLOPs per {per}", "flops --train"]
+            said = f"per token; {self._short(self.kv_cache)} at {self.served_context:,}"
+            each = of(Bytes(self.kv_per_token), Overview.kv_cache_bytes_per_token)
+            yield ["KV cache", each, said, "memory --serve"]
+        forward = of(Short(self.forward_flops), Overview.forward_flops_per_token)
+        yield ["forward", forward, f"FLOPs per {per}", "flops"]
+        training = of(Short(self.training_flops), Overview.training_flops_per_token)
+        yield ["training", training, f"FLOPs per {per}", "flops --train"]
         yield self._placed("serving", "serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             command = f"memory --train{flags.partition(' 1')[0]}"
@@ -507,9 +511,10 @@ class Overview(Answer):
     def _placed(self, called: str, name: str, need: int | Unknown, command: str) -> list[Cell]:
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
+        size = of(Bytes(need), f"{name}_bytes")
         if self.card is not None:
-            return [called, Bytes(need), SAID[self.on_card[name]].lower(), f"{command} --gpu {self.card_asked}"]
-        return [called, Bytes(need), in_words(self.gpus[name]()), command]
+            return [called, size, SAID[self.on_card[name]].lower(), f"{command} --gpu {self.card_asked}"]
+        return [called, size, in_words(self.gpus[name]()), command]
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:

@@ -71,11 +71,6 @@ class CountOfParams(Report):
         """The quantity."""
         return "parameters"
 
-    @property
-    def answer(self) -> int:
-        """Number of all parameters."""
-        return self.total_params
-
 
 class CountedElsewhere(CountOfParams):
     """A count that another library made: it has numbers, and no formulas."""
@@ -294,9 +289,9 @@ class TrainableParams(Params):
         return "trainable parameters"
 
     @property
-    def answer(self) -> int:
-        """Number of parameters that are trained."""
-        return self.trainable_params
+    def answer_key(self) -> str:
+        """The number of parameters that are trained."""
+        return Params.trainable_params.name
 
     @property
     def heading(self) -> str:

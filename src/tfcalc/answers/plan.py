@@ -28,7 +28,7 @@ from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, 
 from tfcalc.model import default_length
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
-from tfcalc.report.sheet import Rounded, Sheet
+from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE
@@ -120,7 +120,7 @@ class Plan(OneLayout):
     )
     band = record(BandKeys, "how far published runs were from the estimate", lambda plan: plan.estimate.band)
     parts = record(PartsKeys, "where the seconds go", lambda plan: plan.case.parts(plan.one))
-    tokens_per_second = number("of all GPUs", ratio("tokens_per_step", over=("step_seconds",)))
+    tokens_per_second = number("of all GPUs", ratio(OneLayout.tokens_per_step, over=(OneLayout.step_seconds,)))
     tokens_per_second_per_gpu = number("of a GPU", ratio("tokens_per_second", over=("gpus",)))
     mfu = number(
         "model FLOPs utilisation: all pairs of attention, nothing recomputed, dense 16-bit peak",
@@ -284,12 +284,14 @@ class Plan(OneLayout):
 
     def sheet(self) -> Sheet:
         """The fastest layouts; then where the step goes, and what the run costs."""
+        key = Plan.pareto if self.question.pareto and self.fits else Plan.layouts
+        in_days = self.question.budget_days is not None
         return Sheet(
             title=self._title(),
             subtitle=self.heading,
             columns=COLUMNS,
-            rows=[one.cells for one in (self.pareto if self.question.pareto and self.fits else self.layouts)],
-            quiet=self.gpus if self.question.budget_days is not None else Rounded(self.step_seconds),
+            rows=[one.cells(key, place) for place, one in enumerate(getattr(self, key.name))],
+            quiet=of(self.gpus, Plan.gpus) if in_days else of(Rounded(self.step_seconds), Plan.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",

@@ -10,7 +10,7 @@ from tfcalc.answers.plan_commands import commands_of, filled
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
-from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
+from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of
 from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
 from tfcalc.search.possible import are_uneven
@@ -216,17 +216,16 @@ class ListedLayout(Record):
         found("what is usable of its GPU, less these"),
     )
 
-    @property
-    def cells(self) -> list[Cell]:
-        """Its row in a table."""
+    def cells(self, *at: Key[Any] | int) -> list[Cell]:
+        """Its row in a table: that of the layout at these keys of the answer."""
         return [
             self.layout.words,
-            Rounded(self.step_seconds),
+            of(Rounded(self.step_seconds), *at, ListedLayout.step_seconds),
             self._behind,
-            Rounded(self.tokens_per_second_per_gpu),
-            Share(round(1e6 * self.mfu), 10**6),
-            InUnit(self.peak_bytes, "GiB"),
-            InUnit(self.spare_bytes, "GiB"),
+            of(Rounded(self.tokens_per_second_per_gpu), *at, ListedLayout.tokens_per_second_per_gpu),
+            of(Share(round(1e6 * self.mfu), 10**6), *at, ListedLayout.mfu),
+            of(InUnit(self.peak_bytes, "GiB"), *at, ListedLayout.peak_bytes),
+            of(InUnit(self.spare_bytes, "GiB"), *at, ListedLayout.spare_bytes),
         ]
 
     @property
@@ -276,12 +275,12 @@ class PlanAnswer(Answer):
     stack = text("whose code runs", lambda plan: plan.question.stack)
     precision = text("number format of the matrix products", lambda plan: plan.question.precision)
     global_batch_size = integer(
-        "sequences of a step, of all GPUs",
+        "sequences of an optimizer step, over all GPUs",
         lambda plan: plan.question.sequences,
         Told(lambda plan: given(USUAL if plan.question.usual_batch else "given by --global-batch-size")),
     )
     seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
-    tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
+    tokens_per_step = integer("tokens of an optimizer step, over all GPUs", ratio("global_batch_size", "seq_len"))
     usable_bytes = integer(
         "bytes of the GPU that a process can use",
         lambda plan: plan.case.usable,

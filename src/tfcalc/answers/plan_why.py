@@ -352,7 +352,7 @@ class WhyNot(OneLayout):
         )
 
     def _rows(self) -> list[list[Cell]]:
-        return [[CHANGED_TO[one.axis].format(one.value), *one.changed.cells] for one in self.changes[:MOST_CHANGES]]
+        return [[CHANGED_TO[one.axis].format(one.value), *one.changed.cells()] for one in self.changes[:MOST_CHANGES]]
 
     def _notes(self) -> Iterator[str]:
         yield self.in_case.memory_in_words

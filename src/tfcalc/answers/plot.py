@@ -22,7 +22,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
 from tfcalc.report.declared import Answer, Record, Told, When, integer, integers, numbers, records, shared, text, texts
 from tfcalc.report.opening import Way, found, given, ratio
-from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens
+from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens, of
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Node
@@ -190,10 +190,11 @@ class PartsOverSize(Answer):
         rows: list[list[Cell]] = []
         for place, (value, whole) in enumerate(zip(self.values, self.whole, strict=True)):
             row: list[Cell] = [Tokens(value) if self.length else value]
-            for part in self.parts:
+            for number, part in enumerate(self.parts):
                 share = Share(part.amounts[place], whole)
-                row += [share] if self.shares else [self._cell(part.amounts[place]), share]
-            rows.append([*row, self._cell(whole)])
+                amount = of(self._cell(part.amounts[place]), PartsOverSize.parts, number, PartOverSize.amounts, place)
+                row += [share] if self.shares else [amount, share]
+            rows.append([*row, of(self._cell(whole), PartsOverSize.whole, place)])
         notes = [f"{each.words}{self._exactly(each)}" for each in self.crossings]
         return Sheet(
             title=f"{'shares of ' * self.shares}{QUANTITIES[self.of]} over {self.over}",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.metrics import having, numbers, split
+from tfcalc.answers.metrics import EVERYWHERE, HEADLINES, having, numbers, split
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
 from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
-from tfcalc.schemas import schema
+from tfcalc.schemas import classes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
 
 QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
 """The command that answers each quantity, for keys that several commands have."""
-
-
-class Headline(NamedTuple):
-    """Number that answers what is asked of a model: the ``key`` of a ``command``'s answer, its unit and its words."""
-
-    command: str
-    key: str
-    unit: str
-    words: str
-
-
-HEADLINES = {
-    "params": Headline("params", "total_params", "params", "parameters"),
-    "trainable": Headline("params", "trainable_params", "params", "trainable parameters"),
-    "flops": Headline("flops", "total_flops", "flops", "FLOPs"),
-    "memory": Headline("memory", "total_bytes", "bytes", "memory at rest"),
-    "peak": Headline("memory", "peak_bytes", "bytes", "peak memory"),
-    "cache": Headline("memory", "kv_cache_bytes", "bytes", "KV cache"),
-}
-"""Headlines by what is asked for."""
 
 
 ANSWERS = {
@@ -82,7 +62,7 @@ def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None
 
 def _keys(name: str) -> Collection[str]:
     """The keys at the top of a command's answer."""
-    return set(schema(name)["properties"])
+    return {"command", *EVERYWHERE, *(key for form in classes(name) for key in form.keys)}
 
 
 def levels(keys: Sequence[str]) -> int | None:

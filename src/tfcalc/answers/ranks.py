@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
@@ -20,10 +20,10 @@ from tfcalc.placed.layout import Layout
 from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, sent_in_a_step
 from tfcalc.placed.schedules import SCHEDULES, Schedule, StageTimes, schedule, schedule_of
 from tfcalc.plans import Training
-from tfcalc.report.declared import Answer, Record, When, boolean, integer, number, record, records, shared, text
+from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, records, shared, text
 from tfcalc.report.opening import count, found, given, ratio
 from tfcalc.report.opening import total as sum_of
-from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short
+from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short, of
 from tfcalc.search.possible import layers_of_stage
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.step import Layouts
@@ -343,15 +343,29 @@ class RanksAnswer(Answer):
         """A row for each stage, and below it one for each of its messages."""
         rows: list[list[Cell]] = []
         depths = []
-        for stage in self.stages:
-            states = (stage.weights_bytes, stage.gradients_bytes, stage.optimizer_bytes)
+        for stage_place, stage in enumerate(self.stages):
+            at: tuple[Any, ...] = (RanksAnswer.stages, stage_place)
             reserved = None if stage.source.memory is None else Bytes(stage.reserved.expected_bytes)
-            work = reserved, Short(stage.flops), Rounded(stage.in_flight)
-            rows.append([f"stage {stage.stage}", stage.layers, stage.params, *map(Bytes, states), *work, *[None] * 3])
+            own: dict[tuple[Key[Any], ...], Cell] = {
+                (Stage.layers,): stage.layers,
+                (Stage.params,): stage.params,
+                (Stage.weights_bytes,): Bytes(stage.weights_bytes),
+                (Stage.gradients_bytes,): Bytes(stage.gradients_bytes),
+                (Stage.optimizer_bytes,): Bytes(stage.optimizer_bytes),
+                (Stage.reserved, ReservedKeys.expected_bytes): reserved,
+                (Stage.flops,): Short(stage.flops),
+                (Stage.in_flight,): Rounded(stage.in_flight),
+            }
+            rows.append([f"stage {stage.stage}", *(of(cell, *at, *key) for key, cell in own.items()), *[None] * 3])
             depths.append(0)
-            for one in self.messages:
+            for place, one in enumerate(self.messages):
                 if one.stage == stage.stage:
-                    each = one.times, Bytes(one.bytes), Bytes(one.sent_bytes)
+                    at = (RanksAnswer.messages, place)
+                    each = (
+                        of(one.times, *at, MessageKeys.times),
+                        of(Bytes(one.bytes), *at, MessageKeys.bytes),
+                        of(Bytes(one.sent_bytes), *at, MessageKeys.sent_bytes),
+                    )
                     rows.append([f"{one.what}, {one.group} {one.ranks:,}", *[None] * 8, *each])
                     depths.append(1)
         return Sheet(
@@ -372,7 +386,7 @@ class RanksAnswer(Answer):
                 Column("sent"),
             ],
             rows=rows,
-            quiet=self.answer,
+            quiet=of(self.answer, RanksAnswer.largest_params),
             notes=self.notes,
             depths=depths,
         )

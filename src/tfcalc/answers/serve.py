@@ -45,7 +45,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
@@ -901,14 +901,18 @@ class Serve(ServedAnswer):
             return self._curve() if self.by is not None else self._curve_of_floors()
         card, at = self.question.card, self.at
         bandwidth = card.bandwidth or float("inf")
+        weights = of(Bytes(self.step_weights), Serve.exact, ExactKeys.weights_bytes_per_step)
+        cache = of(Bytes(self.step_cache), Serve.exact, ExactKeys.cache_bytes_per_step)
+        products = of(Short(self.step_flops), Serve.exact, ExactKeys.flops_per_step)
         rows: list[list[Cell]] = [
-            ["weights, read once", Bytes(self.step_weights), None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
-            ["cache", Bytes(self.step_cache), None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
-            ["products", None, Short(self.step_flops), f"{MILLI * at.floor_of_token.compute:,.3g}"],
+            ["weights, read once", weights, None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
+            ["cache", cache, None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
+            ["products", None, products, f"{MILLI * at.floor_of_token.compute:,.3g}"],
         ]
         if self.guessed_bytes:
-            seconds = f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"
-            rows.append(["draft", Bytes(self.guessed_bytes), Short(self.guessed_flops), seconds])
+            moved = of(Bytes(self.guessed_bytes), Serve.exact, ExactKeys.draft_bytes_per_step)
+            guessing = of(Short(self.guessed_flops), Serve.exact, ExactKeys.draft_flops_per_step)
+            rows.append(["draft", moved, guessing, f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"])
         if at.floor_of_token.link:
             rows.append(["sums over GPUs", None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
         columns = [
@@ -944,15 +948,18 @@ class Serve(ServedAnswer):
     def _curve(self) -> Sheet:
         rows: list[list[Cell]] = [
             [
-                one.concurrency,
-                f"{one.rate.value:,.0f}",
-                f"{one.rate.value / self.question.gpus:,.0f}",
+                of(one.concurrency, Serve.curve, place, PointKeys.concurrency),
+                of(f"{one.rate.value:,.0f}", Serve.curve, place, PointKeys.tokens_per_second),
+                of(
+                    f"{one.rate.value / self.question.gpus:,.0f}",
+                    *(Serve.curve, place, PointKeys.tokens_per_second_per_gpu),
+                ),
                 f"{one.rate.value / one.concurrency:,.1f}",
-                short_seconds(one.token.value),
-                short_seconds(one.first.value),
+                of(short_seconds(one.token.value), Serve.curve, place, PointKeys.tpot_ms),
+                of(short_seconds(one.first.value), Serve.curve, place, PointKeys.ttft_ms),
                 f"{one.cost.value:,.2f}" if one.cost else None,
             ]
-            for one in self.points
+            for place, one in enumerate(self.points)
         ]
         names = ("users", "tokens/s", "a GPU", "per user", "token", "first", "USD/M")
         columns = [Column(name, spare=spare) for name, spare in zip(names, (0, 0, 1, 2, 0, 0, 3), strict=True)]
@@ -961,13 +968,13 @@ class Serve(ServedAnswer):
     def _curve_of_floors(self) -> Sheet:
         rows: list[list[Cell]] = [
             [
-                one.concurrency,
-                f"{one.floor_rate:,.0f}",
+                of(one.concurrency, Serve.curve, place, PointKeys.concurrency),
+                of(f"{one.floor_rate:,.0f}", Serve.curve, place, PointKeys.floor_tokens_per_second),
                 f"{one.floor_rate / self.question.gpus:,.0f}",
-                short_seconds(one.floor_of_token.seconds),
+                of(short_seconds(one.floor_of_token.seconds), Serve.curve, place, PointKeys.floor_tpot_ms),
                 short_seconds(one.floor_of_first.seconds),
             ]
-            for one in self.points
+            for place, one in enumerate(self.points)
         ]
         columns = [Column(name) for name in ("users", "tokens/s at most", "a GPU", "token at least", "first at least")]
         return self._sheet(columns, rows, *self._notes())

@@ -18,7 +18,7 @@ from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.declared import Record, integer, number, optional_number, record, text, texts
 from tfcalc.report.opening import found, given
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.search.largest import largest
 from tfcalc.serving.memory import served
 from tfcalc.serving.stored import check_served, reads_alone
@@ -228,8 +228,9 @@ class ServedReading(ServedAnswer):
         q = self.question
         bandwidth = q.card.bandwidth or float("inf")
         at_peak = 1000 * self.bounds.compute
+        weights = of(Bytes(self.weights_read), ServedReading.reading, ReadingExactKeys.weights_bytes)
         rows: list[list[Cell]] = [
-            ["weights, read once", Bytes(self.weights_read), None, f"{1000 * self.weights_read / bandwidth:,.3g}"],
+            ["weights, read once", weights, None, f"{1000 * self.weights_read / bandwidth:,.3g}"],
             ["products", None, Short(q.concurrency * self.flops), f"{at_peak:,.3g}"],
         ]
         names = ("bytes", "FLOPs", "ms at peak")

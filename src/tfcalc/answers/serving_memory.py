@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.answers.conventions_text import windows_in_words
 from tfcalc.answers.memory_base import (
     GRAPHS,
+    OF_BUFFERS,
     PARTS,
     Memory,
     MemoryTerm,
+    PeakMemory,
     called,
     memory_breakdown,
     of_serving,
@@ -94,7 +96,7 @@ class RankKeys(Record):
     )
 
 
-class ServingMemory(Memory, in_order=True):
+class ServingMemory(PeakMemory):
     """The peak of serving: weights, caches of all requests, and the largest temporary tensors.
 
     Its numbers are plain ones, until somebody reads what the peak is made of (``whole``): then sizes remember formulas.
@@ -108,26 +110,16 @@ class ServingMemory(Memory, in_order=True):
         "block_size",
     )
 
-    total_bytes = Memory.total_bytes.made(lambda memory: memory.served.total, PARTS)
-    peak_bytes = integer(
-        "the largest amount of memory that is live at once; equal to total_bytes",
-        lambda memory: memory.served.total,
-        PARTS,
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.served.total, PARTS),
+        "weights": (MemoryTerm("weights"),),
+        "cache": (MemoryTerm("cache"),),
+        "buffers": (MemoryTerm("buffers"), OF_BUFFERS),
+        "temporary": (lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")),
+    }
+    phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments).behind(
+        Memory.temporary_bytes
     )
-    peak_phase = text("when that is: forward, backward, step; prefill, decode", lambda memory: memory.served.peak.phase)
-    weights_bytes = Memory.weights_bytes.made(MemoryTerm("weights"))
-    gradients_bytes = Memory.gradients_bytes
-    optimizer_bytes = Memory.optimizer_bytes
-    activations_bytes = Memory.activations_bytes
-    kv_cache_bytes = Memory.kv_cache_bytes.made(MemoryTerm("cache"))
-    buffers_bytes = Memory.buffers_bytes.made(
-        MemoryTerm("buffers"),
-        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
-    )
-    temporary_bytes = Memory.temporary_bytes.made(
-        lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")
-    )
-    phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes: what --ngl leaves there",
         lambda memory: memory.served.host,
@@ -188,6 +180,11 @@ class ServingMemory(Memory, in_order=True):
     def title(self) -> str:
         """The quantity, and when it is."""
         return f"peak{' of each GPU' if self.served.layout else ''}, in {self.served.peak.phase}"
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        return self.served.peak.phase
 
     @property
     def subtitle(self) -> str:

@@ -36,7 +36,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Constant, Rule, Stated, count, given, ratio
 from tfcalc.report.opening import total as sum_of
-from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
+from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people, of
 from tfcalc.report.style import Style
 from tfcalc.tape.shaping import Result, Shaping
 from tfcalc.tape.tensor import Group, Shape
@@ -260,15 +260,18 @@ class Shapes(Answer):
         if self.input is not None:
             rows.append(["input", "", *_shown(self.input), "", ""])
             depths.append(0)
+        place = -1
         for where, results in groupby(self.results, key=self._module):
             if where:
                 rows.append([where, *[""] * 5])
                 depths.append(0)
             for made in results:
-                times = made.copies if made.copies != 1 else ""
-                rows.append([made.name, made.made_by, *_shown(made), times, made.flops or ""])
+                at = (Shapes.results, place := place + 1)
+                times = of(made.copies, *at, Made.copies) if made.copies != 1 else ""
+                flops = of(made.flops, *at, Made.flops) if made.flops else ""
+                rows.append([made.name, made.made_by, *_shown(made), times, flops])
                 depths.append(1 if where else 0)
-        rows.append(["sum", *[""] * 4, self.answer])
+        rows.append(["sum", *[""] * 4, of(self.answer, Shapes.total_flops)])
         sheet = Sheet(
             title=f"{self.target}: {len(self.results):,} results, {self.answer:,} FLOPs",
             subtitle=self.subject,

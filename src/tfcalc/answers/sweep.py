@@ -9,7 +9,7 @@ from tfcalc.errors import UsageError
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import Answer, Key, Record, Told, integer, records, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, count, found, given, ratio
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Tokens
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Tokens, of
 
 if TYPE_CHECKING:
     from tfcalc.arrays.questions import SweepQuestion
@@ -147,8 +147,8 @@ class Swept(Answer):
             raise UsageError(f"a table of {table.rows:,} points is too long to read", remedy)
         columns = table.to_dict()
         rows = [
-            [self._cell(name, value) for name, value in zip(columns, row, strict=True)]
-            for row in zip(*columns.values(), strict=True)
+            [self._cell(name, value, place) for name, value in zip(columns, row, strict=True)]
+            for place, row in enumerate(zip(*columns.values(), strict=True))
         ]
         counted = f"{table.rows:,} point{'s' * (table.rows != 1)}"
         return Sheet(
@@ -161,12 +161,11 @@ class Swept(Answer):
             see_also=("--chart", "--format csv", "-o FILE.svg"),
         )
 
-    def _cell(self, name: str, value: int | None) -> Cell:
+    def _cell(self, name: str, value: int | None, place: int) -> Cell:
         if value is None:
             return "-"
-        if self.table.units[name] == "tokens":
-            return Tokens(value)
-        return Bytes(value) if self.table.units[name] == "bytes" else value
+        shown: dict[str, Cell] = {"tokens": Tokens(value), "bytes": Bytes(value)}
+        return of(shown.get(self.table.units[name], value), Swept.columns, name, SweptColumn.values, place)
 
     def _notes(self) -> Iterator[str]:
         for each in self.table.refused:

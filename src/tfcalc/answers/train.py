@@ -17,9 +17,9 @@ from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
-from tfcalc.report.declared import Answer, When, integer, number, record, records, text, texts
+from tfcalc.report.declared import Answer, Key, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
-from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
+from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import NO, SAID, Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
@@ -500,7 +500,7 @@ class Train(Answer):
             )
         else:
             title = f"{verdict}: {tokens} in {duration(one.hours(one.step_seconds))}{self._span(one)}{self._money(one)}"
-        return self._sheet(title, [_row(one)], *self._notes(one))
+        return self._sheet(title, [_row(one, Train.run)], *self._notes(one))
 
     def _span(self, one: RunOnCard) -> str:
         if one.estimate is None or self.question.pace.given:
@@ -534,7 +534,7 @@ class Train(Answer):
             yield "No price is known for this GPU: --price 2.50"
 
     def _of_all(self) -> Sheet:
-        rows = [_row(one) for one in self.each]
+        rows = [_row(one, Train.runs, place) for place, one in enumerate(self.each)]
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
         if not rows:
             return self._sheet(
@@ -570,15 +570,23 @@ class Train(Answer):
         )
 
 
-def _row(one: RunOnCard) -> list[Cell]:
+def _row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
+    """A row of a table for the run at these keys of the answer."""
     seconds = one.step_seconds
+    peak = of(InUnit(one.peak, "GiB"), *at, RunKeys.peak_bytes)
     if seconds is None:
         floor = f"> {one.hours(one.floor):,.3g}" if one.floor else None
-        return [name_of(one), one.flags, InUnit(one.peak, "GiB"), None, floor, None]
+        return [name_of(one), one.flags, peak, None, of(floor, *at, RunKeys.floor_hours), None]
     hours = one.hours(seconds)
     money = f"{hours * one.gpus * one.price.typical:,.3g}" if one.price else None
-    rate = f"{one.tokens_per_step / seconds:,.0f}"
-    return [name_of(one), one.flags, InUnit(one.peak, "GiB"), rate, f"{hours:,.3g}", money]
+    return [
+        name_of(one),
+        one.flags,
+        peak,
+        of(f"{one.tokens_per_step / seconds:,.0f}", *at, RunKeys.tokens_per_second),
+        of(f"{hours:,.3g}", *at, RunKeys.hours),
+        of(money, *at, RunKeys.cost),
+    ]
 
 
 def _order(one: RunOnCard) -> tuple[bool, float, float]:

@@ -10,9 +10,11 @@ from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.answers.conventions_text import experts_without_adapters, recomputed
 from tfcalc.answers.memory_base import (
+    OF_BUFFERS,
     PARTS,
     Memory,
     MemoryTerm,
+    PeakMemory,
     card_assumptions,
     card_lines,
     global_batch,
@@ -35,7 +37,7 @@ from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
-from tfcalc.report.sheet import Bytes, Column, Sheet
+from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
@@ -82,9 +84,12 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         rows=[
             [
                 NAMES.get(phase.phase, phase.phase),
-                Bytes(phase.peak_bytes),
+                of(Bytes(phase.peak_bytes), TrainingMemory.timeline, phase.phase, StepPhase.peak_bytes),
                 _bar([getattr(phase, key) for key in KEYS], memory.answer),
-                *(Bytes(getattr(phase, KEYS[place])) for place in shown),
+                *(
+                    of(Bytes(getattr(phase, KEYS[place])), TrainingMemory.timeline, phase.phase, KEYS[place])
+                    for place in shown
+                ),
             ]
             for phase in phases
         ],
@@ -172,6 +177,7 @@ LOOPS = {
 }
 
 
+TOKENS_OF_STEP = "tokens_per_step"
 ON_CARD = When(lambda memory: memory.on_card is not None, "device_bytes")
 """Where the step's allocations are known in their order."""
 LIVE = "what is live when this phase needs most, on the tape"
@@ -200,7 +206,7 @@ def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[i
     return integer(meaning, of_card(figure, end), *origins, when=ON_CARD, place=FIRST)
 
 
-class TrainingMemory(Memory, in_order=True):
+class TrainingMemory(PeakMemory):
     """The peak of a training step: the largest amount of memory live at once.
 
     Its numbers come from a step that runs with plain numbers, until somebody reads what the peak is made of
@@ -247,30 +253,22 @@ class TrainingMemory(Memory, in_order=True):
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
         *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
-        *("data_parallel", "global_batch_size", "tokens_per_step"),
+        *("data_parallel", "global_batch_size", TOKENS_OF_STEP),
     )
 
-    total_bytes = Memory.total_bytes.made(lambda memory: memory.step.peak.total, PARTS)
-    peak_bytes = integer(
-        "the largest amount of memory that is live at once; equal to total_bytes",
-        lambda memory: memory.step.peak.total,
-        PARTS,
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "total": (lambda memory: memory.step.peak.total, PARTS),
+        "weights": (MemoryTerm("weights"),),
+        "gradients": (MemoryTerm("gradients"),),
+        "optimizer": (MemoryTerm("optimizer"),),
+        "activations": (MemoryTerm("activations"),),
+        "buffers": (MemoryTerm("buffers and inputs"), OF_BUFFERS),
+        "temporary": (lambda memory: memory.step.peak.temporary, MemoryTerm("temporary")),
+    }
+    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights")).behind(Memory.weights_bytes)
+    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces")).behind(
+        Memory.buffers_bytes
     )
-    peak_phase = text(
-        "when that is: forward, backward, step; prefill, decode",
-        lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name),
-    )
-    weights_bytes = Memory.weights_bytes.made(MemoryTerm("weights"))
-    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights"))
-    gradients_bytes = Memory.gradients_bytes.made(MemoryTerm("gradients"))
-    optimizer_bytes = Memory.optimizer_bytes.made(MemoryTerm("optimizer"))
-    activations_bytes = Memory.activations_bytes.made(MemoryTerm("activations"))
-    kv_cache_bytes = Memory.kv_cache_bytes
-    buffers_bytes = Memory.buffers_bytes.made(
-        MemoryTerm("buffers and inputs"),
-        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
-    )
-    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces"))
     outputs_bytes = integer("outputs that the training loop holds", MemoryTerm("outputs"))
     gathered_bytes = integer(
         "weights gathered from other GPUs", lambda memory: memory.step.peak.gathered, MemoryTerm("gathered")
@@ -278,12 +276,11 @@ class TrainingMemory(Memory, in_order=True):
     communication_bytes = integer(
         "buffers of communication", MemoryTerm("communication"), total("components.communication.bytes")
     )
-    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, MemoryTerm("temporary"))
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes",
         lambda memory: sum(on_host(memory.step).values()),
         Told(lambda memory: _summed(on_host(memory.step))),
-    )
+    ).behind(Memory.temporary_bytes)
     timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
     allocated_high_bytes = shown(
         "upper end of the band of torch.cuda.max_memory_allocated()",
@@ -400,6 +397,11 @@ class TrainingMemory(Memory, in_order=True):
     def title(self) -> str:
         """The quantity, and when it is."""
         return f"peak, in {PHASES[self.step.peak.name]}"
+
+    @property
+    def phase_of_peak(self) -> str:
+        """The phase with the largest moment."""
+        return JSON_PHASE.get(self.step.peak.name, self.step.peak.name)
 
     @property
     def subtitle(self) -> str:
@@ -620,7 +622,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "micro_batches": plan.grad_accum,
         "data_parallel": plan.data_parallel,
         "global_batch_size": global_batch(run, plan),
-        "tokens_per_step": tokens_of_step(run, plan),
+        TOKENS_OF_STEP: tokens_of_step(run, plan),
     }
 
 

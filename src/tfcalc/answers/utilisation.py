@@ -20,7 +20,7 @@ from tfcalc.number_formats import MULTIPLIED
 from tfcalc.printable import quoted
 from tfcalc.report.declared import When, integer, number, text, texts
 from tfcalc.report.opening import found, given, ratio
-from tfcalc.report.sheet import Column, Rounded, Share, Sheet
+from tfcalc.report.sheet import Column, Rounded, Share, Sheet, of
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -163,15 +163,15 @@ class Utilisation(Flops):
                 [
                     "MFU: model FLOPs",
                     Rounded(float(self.model_flops_of_token * self.rate)),
-                    _share(self.model_share),
+                    of(_share(self.model_share), Utilisation.mfu),
                 ],
                 [
                     "HFU: executed FLOPs",
                     Rounded(float(self.hardware_flops_of_token * self.rate)),
-                    _share(self.hardware_share),
+                    of(_share(self.hardware_share), Utilisation.hfu),
                 ],
             ],
-            quiet=Rounded(float(self.model_share)),
+            quiet=of(Rounded(self.mfu), Utilisation.mfu),
             notes=[*self.doubts, *self._of_rates(), *self.notes],
             **(self.footer._asdict() | self._below()),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
-from tfcalc.answers.memory_base import GRAPHS, Memory, card_assumptions, card_line
+from tfcalc.answers.memory_base import GRAPHS, Memory, WithChange, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
@@ -26,7 +26,7 @@ from tfcalc.plans import COLOCATE, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
-from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, InUnit, Sheet, of
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import (
     FITTING,
@@ -270,12 +270,12 @@ class Fit(WithSheet):
             rows=[
                 [
                     line.name,
-                    *(size if size is None else InUnit(size, unit) for size in self._sizes(line)),
+                    *self._sizes(line, lambda size: InUnit(size, unit)),
                     " ".join(line.flags),
                 ]
                 for line in _shown(told, room)
             ],
-            quiet=self.report.total_bytes,
+            quiet=self._quiet,
             notes=notes,
             **footer._asdict(),
         )
@@ -285,7 +285,7 @@ class Fit(WithSheet):
                 rows=[
                     [
                         line.name,
-                        *(size if size is None else Bytes(size) for size in self._sizes(line)),
+                        *self._sizes(line, Bytes),
                         " ".join(line.flags),
                     ]
                     for line in told
@@ -296,25 +296,29 @@ class Fit(WithSheet):
     def _beside_phases(self) -> Sheet:
         """Return the verdict without what would fit, for the phases of a step."""
         footer = self._footer()._asdict()
-        return Sheet(
-            self.verdict, (), (), self.report.total_bytes, self.subtitle, notes=tuple(self._on_card()), **footer
-        )
+        return Sheet(self.verdict, (), (), self._quiet, self.subtitle, notes=tuple(self._on_card()), **footer)
 
     def _told(self) -> Iterator[VerdictLine]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
-            yield VerdictLine("as asked", self.report.answer)
+            yield VerdictLine("as asked", self.report.answer, keys=())
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 tight = TIGHTLY if each.total is not None and self.case.tight(each.total) else ""
                 yield VerdictLine(f"largest {each.of.words}: {each.number}{tight}", each.total, flags)
-        for remedy, to_add in zip(self.remedies, self.flags, strict=True):
+        for place, (remedy, to_add) in enumerate(zip(self.remedies, self.flags, strict=True)):
             tight = TIGHTLY if remedy.tight else ""
-            yield VerdictLine(remedy.change.name + tight, remedy.total, to_add)
+            keys = (Memory.changes.name, str(place))
+            yield VerdictLine(remedy.change.name + tight, remedy.total, to_add, keys)
 
-    def _sizes(self, line: VerdictLine) -> tuple[int | None, int | None]:
+    def _sizes(self, line: VerdictLine, shown: Callable[[int], Cell]) -> tuple[Cell, Cell]:
         """A row's peak, and what it leaves."""
-        return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
+        if line.total is None:
+            return None, None
+        peak, free = shown(line.total), shown(self.budget.bytes - line.total)
+        if line.keys is None:
+            return peak, free
+        return of(peak, *line.keys, WithChange.total_bytes), of(free, *line.keys, WithChange.headroom_bytes)
 
     def _on_card(self) -> Iterator[str]:
         if self.budget.others:
@@ -397,7 +401,11 @@ class Fit(WithSheet):
 
     def _alone(self) -> Sheet:
         """Return the verdict alone, followed by the assumptions where they are asked for."""
-        return Sheet(self.verdict, (), (), self.report.total_bytes, assumptions=self._footer().assumptions)
+        return Sheet(self.verdict, (), (), self._quiet, assumptions=self._footer().assumptions)
+
+    @property
+    def _quiet(self) -> Cell:
+        return of(self.report.total_bytes, Memory.total_bytes)
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
@@ -429,11 +437,15 @@ class LargestOf(Mapping[str, Largest]):
 
 
 class VerdictLine(NamedTuple):
-    """A row: what it is, its bytes, and what to add to the command line for it."""
+    """A row: what it is, its bytes, what to add to the command line for it, and the keys that lead to its numbers.
+
+    Without ``keys`` the answer has none of them.
+    """
 
     name: str
     total: int | None
     flags: Sequence[str] = ()
+    keys: tuple[str, ...] | None = None
 
 
 def _shown(told: Sequence[VerdictLine], room: int) -> list[VerdictLine]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.answers.question import HEADLINES, Headline, Question
+from tfcalc.answers.metrics import HEADLINES, Headline
+from tfcalc.answers.question import Question
 from tfcalc.configs.published import CONTEXT, HFModel, has_kinds
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import EFFORT, formula_of

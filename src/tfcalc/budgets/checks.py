@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.limit_check import IEC
 from tfcalc.budgets.metric import read
 from tfcalc.report.declared import (
@@ -97,7 +98,7 @@ class LimitCheck(Record):
         {"type": ["string", "null"], "description": "the scenario's name in [scenarios]; null without one"},
         lambda check: check.scenario,
     )
-    metric = text("path of the metric: memory.peak_bytes", lambda check: check.metric)
+    metric = text(f"path of the metric: {HEADLINES['peak'].path}", lambda check: check.metric)
     unit = text("params, flops, bytes, or empty for others", lambda check: check.unit)
     rule = text("max, min, equals, max_increase, max_decrease, fits_gpu or expires", lambda check: check.rule)
     limit = text("the limit as it is written", lambda check: check.limit.text)

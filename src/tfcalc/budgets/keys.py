@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MAX_DECREASE, MAX_INCREASE, MIN
 
 VERSION = 1
@@ -54,7 +55,10 @@ TOP = (
     BudgetKey("prices", TABLE, "US dollars for a GPU and an hour, by the GPU's name: of train and plan", {"h100": 2.5}),
     BudgetKey("scenarios", TABLES, "what is run: options of params, flops and memory", {"tune": {"train": True}}),
     BudgetKey(
-        "budget", LIST, "a limit for a metric of some models, or several", {"model": "*", "metric": "total_params"}
+        "budget",
+        LIST,
+        "a limit for a metric of some models, or several",
+        {"model": "*", "metric": HEADLINES["params"].key},
     ),
 )
 MODEL = (
@@ -64,7 +68,7 @@ MODEL = (
 BUDGET = (
     BudgetKey("model", TEXTS, "names of [models], or patterns of them: chat*", "chat*", needed=True),
     BudgetKey("scenario", TEXT, "one of [scenarios]; without one the commands' defaults hold", "finetune"),
-    BudgetKey("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes"),
+    BudgetKey("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", HEADLINES["peak"].path),
     BudgetKey(MAX, AMOUNT, "the most that is allowed", "24GiB"),
     BudgetKey(MIN, AMOUNT, "the least that is allowed", "1.4B"),
     BudgetKey(EQUALS, AMOUNT, "the only value that is allowed", 124439808),

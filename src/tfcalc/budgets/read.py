@@ -9,6 +9,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from tfcalc import settings_file
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets import metric
 from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry, Scenario
 from tfcalc.budgets.keys import BUDGET, ERROR, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, SEVERITIES, TOP, VERSION
@@ -45,7 +46,7 @@ def _budget(table: Mapping[str, object], line: int) -> Budget:
         if beside:
             raise UsageError(f"it has {FITS_GPU} and {beside[0]}", "write them as two budgets")
     elif "metric" not in table:
-        raise UsageError("it has no metric", 'write metric = "memory.peak_bytes", or fits_gpu = "h100"')
+        raise UsageError("it has no metric", f'write metric = "{HEADLINES["peak"].path}", or fits_gpu = "h100"')
     path = _text(table, "metric") if "metric" in table else ALL_MEMORY
     asked = metric.read(path)
     limits = {FITS_GPU: fitting(_text(table, FITS_GPU))} if FITS_GPU in table else limits_of(table, asked.unit)
@@ -63,7 +64,7 @@ def _budget(table: Mapping[str, object], line: int) -> Budget:
     )
 
 
-ALL_MEMORY = "memory.total_bytes"
+ALL_MEMORY = HEADLINES["memory"].path
 """Metric of a budget by a card: the memory of the whole, at its peak."""
 
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.keys import VERSION
 from tfcalc.units import grouped, short_bytes
 
@@ -43,7 +44,11 @@ SCENARIOS = {
         ('context = "8k"', "concurrency = 16", 'weights = "int4"'),
     ),
 }
-METRICS = (("params.total_params", None), ("memory.peak_bytes", "train"), ("memory.kv_cache_bytes", "serve"))
+METRICS = (
+    (HEADLINES["params"].path, None),
+    (HEADLINES["peak"].path, "train"),
+    (HEADLINES["cache"].path, "serve"),
+)
 """Metrics that get a limit, with their scenario."""
 FEW_MODELS = '# No config.json was found here: this is a preset. Write config = "PATH" for a model of your own.'
 

@@ -103,10 +103,11 @@ def _written(answer: Answered, settings: Settings) -> str:
     sheet = answer.sheet()
     style = style_of(settings)._replace(letters=sheet.letters)
     if settings.get("quiet"):
-        from tfcalc.report.sheet import for_people
+        from tfcalc.report.sheet import bare, for_people
 
         style = style._replace(script="latex") if form == "latex" else style
-        lines = str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
+        alone = bare(sheet.quiet)
+        lines = str(alone) if isinstance(alone, int) else for_people(alone, style)
         return "\n".join(map(printable, lines.split("\n")))
     return rendered(sheet, form, style)
 

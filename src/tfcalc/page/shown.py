@@ -9,9 +9,8 @@ from html import escape
 
 from tfcalc.cli.commands import COMMANDS
 from tfcalc.page.links import Asked, in_full, link_of, parts
-from tfcalc.page.opens import opened
 from tfcalc.printable import printable
-from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
+from tfcalc.report.sheet import TITLE, At, Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
 
 PATH = re.compile(r"[a-z]+\.[^ ].*")
@@ -20,11 +19,12 @@ PATH = re.compile(r"[a-z]+\.[^ ].*")
 
 def answer(sheet: Sheet, style: Style, words: Sequence[str], said: Mapping[str, object]) -> str:
     """The answer to these words, whose JSON is ``said``."""
-    sheet = sheet.as_asked(style)._replace(detailed=None)
-    opens = opened(sheet, said) if said.get("command") != "explain" else {}
+    sheet = sheet.as_asked(style)
+    opens = sheet.numbers() if said.get("command") != "explain" else {}
+    sheet = sheet.bare()
     title = _text(sheet.title)
-    if (-1, 0) in opens:
-        title = _link(link_of(explaining(words, opens[-1, 0])), title, "opens")
+    if TITLE in opens:
+        title = _link(link_of(explaining(words, opens[TITLE])), title, "opens")
     head = f'<header><h2 class="verdict">{title}</h2>'
     head += f'<p class="subtitle">{_text(sheet.subtitle)}</p></header>' if sheet.subtitle else "</header>"
     return head + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
@@ -49,7 +49,7 @@ def _table(
     style: Style,
     words: Sequence[str],
     said: Mapping[str, object],
-    opens: Mapping[tuple[int, int], Sequence[str]],
+    opens: Mapping[At, Sequence[str]],
 ) -> str:
     if not sheet.columns:
         return ""

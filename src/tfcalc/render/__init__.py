@@ -27,7 +27,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     """
     if not (sheet.columns or form in ("csv", "html")):
         return inert(style.text(_renderer("line")(cast("Sheet", shown(sheet)), style)))
-    sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))._replace(detailed=None)
+    sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS)).bare()
     if form == "csv" and not sheet.columns:
         render = _renderer("line", "render_field")
     else:

@@ -36,7 +36,7 @@ def frame(sheet: Sheet, library: str = "") -> Any:
     """
     if not sheet.columns:
         raise UsageError("this answer has no rows", "to_dict() has its numbers")
-    opened = sheet.as_asked(Style()._replace(formulas=True))._replace(detailed=None)
+    opened = sheet.as_asked(Style()._replace(formulas=True)).bare()
     return frame_of(columns(cast("Sheet", shown(opened))), library)
 
 

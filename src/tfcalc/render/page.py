@@ -14,8 +14,8 @@ from typing import cast
 from tfcalc.printable import printable
 from tfcalc.render import shown
 from tfcalc.render.picture import DARK, FILLED, LIGHT, STYLE, anchor, drawn, identity
-from tfcalc.report.page import At, OpenedNumber, PageSection, WholePage
-from tfcalc.report.sheet import Bytes, Cell, Share, Sheet, for_people, for_programs
+from tfcalc.report.page import OpenedNumber, PageSection, WholePage
+from tfcalc.report.sheet import At, Bytes, Cell, Share, Sheet, for_people, for_programs
 from tfcalc.report.style import Style
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -44,8 +44,7 @@ def page(whole: WholePage, style: Style) -> str:
 
 def _shown(section: PageSection) -> PageSection:
     """The section with every text in it printable."""
-    plain = cast("PageSection", shown(section._replace(links={})))
-    return plain._replace(links={at: printable(path) for at, path in section.links.items()})
+    return cast("PageSection", shown(section))
 
 
 def _contents(sections: Iterable[PageSection]) -> str:
@@ -101,6 +100,7 @@ def _opened(one: OpenedNumber, style: Style) -> str:
 def _table(sheet: Sheet, style: Style, links: Mapping[At, str], name: str) -> str:
     if not sheet.rows:
         return ""
+    sheet = sheet.bare()
     headed = any(column.heading for column in sheet.columns)
     heading = "".join(
         f'<th scope="col"{_side(column.numeric)}>{escape(style.text(column.heading))}</th>'

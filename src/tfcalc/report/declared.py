@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from tfcalc.core.notation import write
@@ -65,7 +65,29 @@ class Told(NamedTuple):
     tell: Callable[..., Way | None]
 
 
-Make = Callable[[Any], Any] | Rule | Sum
+class ByForm(NamedTuple):
+    """Rule of a number that each form of an answer makes in its own way: by this ``name`` in its ``own_rules``.
+
+    A form without one has nothing of it: 0.
+    """
+
+    name: str
+
+    def __call__(self, answer: Any) -> Any:
+        """The number."""
+        make, *_ = answer.own_rules.get(self.name, (None,))
+        if make is None:
+            return 0
+        return answer.evaluate(make) if isinstance(make, Rule) else make(answer)
+
+    def origins(self, answer: Any) -> Iterator[Any]:
+        """Yield what the form's own rule, and what is told beside it, say of the number."""
+        for each in answer.own_rules.get(self.name, ()):
+            if isinstance(each, Rule | Stated) or hasattr(each, "of"):
+                yield _with_constants(each)
+
+
+Make = Callable[[Any], Any] | Rule | Sum | ByForm
 """What makes a value: a function of the answer (in a record: of what that is about), or a rule over other keys."""
 Origin = Rule | Same | Stated | Sum | Bound | Told
 """Where a number comes from."""
@@ -140,7 +162,7 @@ class Key(Generic[T]):
         ruled = isinstance(make, Rule) or hasattr(make, "of")
         self.origins: tuple[Any, ...] = tuple(map(_with_constants, (*((make,) if ruled else ()), *origins)))
         self.comparison: Compared | None = None
-        self.name = self.attribute = ""
+        self.before = self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
         self.name, self.attribute = name.removesuffix("_"), name
@@ -171,6 +193,11 @@ class Key(Generic[T]):
     def compared(self, called: str, *, part: bool = False, meaning: str = "") -> Self:
         """Set the name under which ``compare`` shows the key of each model, and return the key."""
         self.comparison = Compared(called, part, meaning or str(self.schema["description"]))
+        return self
+
+    def behind(self, key: Key[Any]) -> Self:
+        """Set the base's key that it stands behind, with those that follow it in its class; return the key itself."""
+        self.before = key.name
         return self
 
     def only(self, when: When) -> Key[T]:
@@ -215,11 +242,17 @@ class FurtherKeys(Key[Mapping[str, Any]]):
         self.required, self.pattern = required, pattern
 
 
+NO_KEYS: Mapping[str, Key[Any]] = MappingProxyType({})
+
+
 class Keyed:
     """Object that has keys: an answer, or a record in one."""
 
     keys: ClassVar[Mapping[str, Key[Any]]] = {}
-    """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
+    """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``.
+
+    ``further`` are keys of which a list has the names.
+    """
     definition: ClassVar[tuple[str, str]] = ("", "")
     """The name and the meaning of its definition in the schema, where several keys have such objects."""
 
@@ -233,13 +266,16 @@ class Keyed:
         """The answer that it is, or that contains it."""
         return self
 
-    def __init_subclass__(cls, *, in_order: bool = False) -> None:
+    def __init_subclass__(cls, *, in_order: bool = False, further: Mapping[str, Key[Any]] = NO_KEYS) -> None:
+        for name, key in further.items():  # as if they stood in its body, behind the others
+            key.__set_name__(cls, name)
+            setattr(cls, name, key)
         own = {key.name: key for key in vars(cls).values() if isinstance(key, Key)}
         inherited: dict[str, Key[Any]] = {}
         for base in reversed(cls.__bases__):
             inherited |= getattr(base, "keys", {})
         found = own | {name: key for name, key in inherited.items() if name not in own} if in_order else inherited | own
-        cls.keys = dict(sorted(found.items(), key=lambda item: item[1].place))
+        cls.keys = dict(sorted(_in_their_places(found, own).items(), key=lambda item: item[1].place))
 
     def present(self) -> Iterator[Key[Any]]:
         """The keys that it has."""
@@ -276,12 +312,25 @@ class Keyed:
             if isinstance(rest[0], int):
                 held, rest = held[rest[0]], rest[1:]
             yield from held.origins(rest)
-        for origin in key.origins:
+        by_form = key.make.origins(self.within) if isinstance(key.make, ByForm) else ()
+        for origin in (*by_form, *key.origins):
             if isinstance(origin, Told):
                 if (way := origin.tell(self, *rest)) is not None:
                     yield way
             elif not rest or not isinstance(origin, Rule):
                 yield origin.of(self.within) if hasattr(origin, "of") else origin
+
+
+def _in_their_places(keys: Mapping[str, Key[Any]], own: Mapping[str, Key[Any]]) -> dict[str, Key[Any]]:
+    """The keys with those of a class's own that stand behind another one there, each with its own ones that follow."""
+    order, before = list(keys), ""
+    for name, key in own.items():
+        before = key.before or before
+        if before:
+            order.remove(name)
+            order.insert(order.index(before) + 1, name)
+            before = name
+    return {name: keys[name] for name in order}
 
 
 class Record(Keyed):
@@ -345,6 +394,7 @@ class Answer(WithSheet, Keyed):
         command: the command that gives the same answer.
         about: the answer in a sentence, for its schema.
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
+        own_rules: how a form makes the numbers that all forms have (:class:`ByForm`), and what else is told of them.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         exclusive: whether an answer has the keys of exactly one form.
         record_keys: by a list of records, the keys that these always have in this form.
@@ -356,6 +406,7 @@ class Answer(WithSheet, Keyed):
     about: ClassVar[str] = ""
     form: ClassVar[str] = ""
     stated: ClassVar[Sequence[str]] = ()
+    own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     constants: ClassVar[Mapping[str, object]] = {}
     exclusive: ClassVar[bool] = False
     record_keys: ClassVar[Mapping[str, Sequence[str]]] = {}

@@ -9,7 +9,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
-from tfcalc.report.paths import ABOUT_ONE_MODEL, Place, Step, locate, nearest_key
+from tfcalc.report.paths import ABOUT_ONE_MODEL, VERSION, Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
     from tfcalc.report.declared import Answer
@@ -109,7 +109,7 @@ class Opened:
 
     def _common(self, steps: tuple[Step, ...]) -> Way | None:
         """Return the origin of a number that every answer has: the schema version, the model's, or a convention."""
-        if steps == ("schema_version",):
+        if steps == (VERSION,):
             return given("the format of the JSON: within one version keys are only added")
         for place, step in enumerate(steps):
             if step == "model":

@@ -7,6 +7,7 @@ own numbers lie behind it: ``compare.models.1.total_params.components.lm_head.pa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isclose, prod
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,12 @@ class Constant(NamedTuple):
 
     value: Number
     what: str
+
+
+class Declared(Protocol):
+    """A key as an answer declares it."""
+
+    name: str
 
 
 Named = str | Constant
@@ -93,14 +100,21 @@ PRECISE = 1e-12
 """What floating point leaves open, of a result or of the largest that is added."""
 
 
-def total(*terms: Named, less: Named | None = None) -> Rule:
+def total(*terms: Named | Declared, less: Named | Declared | None = None) -> Rule:
     """The sum of the terms, ``less`` this one."""
-    return Rule("sum", terms) if less is None else Rule("difference", terms, (less,))
+    return Rule("sum", _by_name(*terms)) if less is None else Rule("difference", _by_name(*terms), _by_name(less))
 
 
-def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:
+def ratio(*terms: Named | Declared, over: tuple[Named | Declared, ...] = ()) -> Rule:
     """The product of the terms ``over`` that of these."""
-    return Rule("ratio", terms, over)
+    return Rule("ratio", _by_name(*terms), _by_name(*over))
+
+
+def _by_name(*terms: Named | Declared) -> tuple[Named, ...]:
+    """Terms by their names. A key has none yet in the body of its own class, where a word names it."""
+    names = tuple(term if isinstance(term, str | Constant) else term.name for term in terms)
+    assert all(names), "a key of the class that is being made is named by a word"
+    return names
 
 
 class Same(NamedTuple):
@@ -133,6 +147,18 @@ def found(note: str) -> Stated:
 def count(note: str) -> Stated:
     """Return the origin of a number that is a count."""
     return Stated("count", note)
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """What each part of a list is called in paths: by its name, where no other part has the same, or by its place.
+
+    >>> told_apart(["q", "q", "out", "3", ""])
+    ['0', '1', 'out', '3', '4']
+    """
+    return [
+        name if name and names.count(name) == 1 and not name.isdigit() else str(place)
+        for place, name in enumerate(names)
+    ]
 
 
 class Elsewhere(Protocol):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.report.chart import Picture
-from tfcalc.report.sheet import Sheet
-
-At = tuple[int, int]
-"""Row and column of a cell."""
+from tfcalc.report.sheet import At, Sheet
 
 
 class OpenedNumber(NamedTuple):
@@ -24,8 +20,8 @@ class PageSection(NamedTuple):
     """A section of a page.
 
     ``name`` is the word by which a link finds it. The ``command`` gives the same answer, of which ``sheet`` is the
-    table, and ``links`` are the cells of it that are numbers of the answer, by their paths. ``opened`` are the numbers
-    whose origins the page tells. Of an answer that there is not, ``missing`` is the reason.
+    table. ``opened`` are the numbers whose origins the page tells. Of an answer that there is not, ``missing`` is the
+    reason.
     """
 
     name: str
@@ -34,9 +30,16 @@ class PageSection(NamedTuple):
     command: str
     sheet: Sheet | None = None
     pictures: tuple[Picture, ...] = ()
-    links: Mapping[At, str] = MappingProxyType({})
     opened: tuple[OpenedNumber, ...] = ()
     missing: str = ""
+
+    @property
+    def links(self) -> dict[At, str]:
+        """The cells of the table whose origins are told, by the paths of their numbers."""
+        told = {one.path for one in self.opened}
+        command = self.opened[0].path.partition(".")[0] if self.opened else ""
+        paths = {at: ".".join((command, *keys)) for at, keys in (self.sheet.numbers() if self.sheet else {}).items()}
+        return {at: path for at, path in paths.items() if path in told}
 
 
 class WholePage(NamedTuple):

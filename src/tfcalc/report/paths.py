@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
+from tfcalc.report.opening import told_apart
 
 ABOUT_ONE_MODEL = ("params", "flops", "memory", "overview")
 """The commands that are asked about one model, and answer with numbers."""
@@ -16,6 +17,10 @@ PARTS = ("parts", "timeline", "phases")
 LABELS = ("phase", "name", "key", "target", "path")
 """What the parts of a list are known by, where no other part has the same; a ``path`` only of what has no name."""
 BRACKETS = re.compile(r"\[['\"]?([^\[\]]*?)['\"]?\]")
+
+VERSION = "schema_version"
+ABOUT_IT = (VERSION, "model", "conventions")
+"""Keys of an answer that say what was asked."""
 
 Step = str | int
 
@@ -72,6 +77,34 @@ def locate(answer: Mapping[str, object], keys: Sequence[str]) -> Place:
         steps, value = inside[".".join(left[:taken])]
         found, left = Place((*found.steps, *steps), value), left[taken:]
     return found
+
+
+def numbers(answer: Mapping[str, object]) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of the numbers of an answer, but for those that say what was asked: its model, its conventions.
+
+    Components are called by their names, where these tell them apart.
+
+    >>> list(numbers({"total": 3, "components": [{"name": "a", "parts": [{"name": "b", "params": 3}]}]}))
+    [('total',), ('components', 'a', 'b', 'params')]
+    """
+    for key, value in answer.items():
+        if key not in ABOUT_IT:
+            yield from _numbers(value, (key,))
+
+
+def _numbers(value: object, passed: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, int | float):
+        yield passed
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            within = key == "parts" and passed[:1] == ("components",)
+            yield from _numbers(inner, passed if within else (*passed, key))
+    elif isinstance(value, list):
+        called = [str(each.get("name", each.get("phase", ""))) if isinstance(each, Mapping) else "" for each in value]
+        for name, inner in zip(told_apart(called), value, strict=True):
+            yield from _numbers(inner, (*passed, name))
 
 
 def nearest_key(value: object, key: str = "") -> str:

@@ -10,7 +10,7 @@ from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.declared import FIRST, FORMULA, HEAD, LAST, Answer, Entries, Key, When, shared
-from tfcalc.report.opening import Rule, Stated, given
+from tfcalc.report.opening import Rule, Stated, given, told_apart
 from tfcalc.units import in_full, short, short_bytes
 
 if TYPE_CHECKING:
@@ -188,9 +188,15 @@ class Report(Answer):
         raise NotImplementedError
 
     @property
+    def answer_key(self) -> str:
+        """The key of the number that answers the question."""
+        return f"total_{self.unit}"
+
+    @property
     def answer(self) -> int:
         """The exact number."""
-        raise NotImplementedError
+        found: int = getattr(self, self.answer_key)
+        return found
 
     @cached_property
     def whole(self) -> Entry:
@@ -267,6 +273,13 @@ class Report(Answer):
         """The entries of the breakdown, parents first."""
         return self.root.walk()
 
+    def numbered(self) -> "Iterator[tuple[tuple[str, ...], Entry]]":
+        """Yield the entries of the breakdown, parents first, each with the keys of its number in the JSON."""
+        (_, whole), *parts = _named(self.root, ("components",))
+        yield (self.answer_key,), whole
+        for keys, entry in parts:
+            yield (*keys, self.answer_key.removeprefix("total_")), entry
+
     def by_kind(self) -> dict[str, int]:
         """The total by what it is spent on (attention, feed-forward, norms, …), the largest first."""
         sums: dict[str, int] = {}
@@ -277,10 +290,11 @@ class Report(Answer):
 
     def sheet(self) -> "Sheet":
         """The verdict on the limit; the summary; or the breakdown as rows, with definitions and legend below."""
-        from tfcalc.report.sheet import Sheet
+        from tfcalc.report.sheet import Sheet, of
 
+        quiet = of(self.answer, self.answer_key)
         if self.limit is not None:
-            return Sheet(self.verdict_on_limit(), (), (), self.answer, assumptions=self.footer.assumptions)
+            return Sheet(self.verdict_on_limit(), (), (), quiet, assumptions=self.footer.assumptions)
         whole, summary = self.whole, self.summary  # first what finds most
         if summary is None:
             return self.breakdown(whole)
@@ -289,7 +303,7 @@ class Report(Answer):
             subtitle=summary.subtitle or self.heading,
             columns=summary.columns,
             rows=summary.rows,
-            quiet=self.answer,
+            quiet=quiet,
             notes=(*self.labelled(), *self.notes),
             **self.footer._asdict(),
             detailed=self.breakdown(whole),
@@ -297,9 +311,9 @@ class Report(Answer):
 
     def breakdown(self, _whole: Entry) -> "Sheet":
         """A row for each entry that is shown."""
-        from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
+        from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times, of
 
-        entries = list(self.walk())
+        entries = list(self.numbered())
         amount = Bytes if self.unit == "bytes" else int
         return Sheet(
             title=self.headline(),
@@ -316,17 +330,17 @@ class Report(Answer):
                     entry.name,
                     entry.formula,
                     Times(entry.counted, entry.each, self.unit),
-                    amount(entry.value),
+                    of(amount(entry.value), *keys),
                     Share(entry.value, self.answer),
                 ]
-                for entry in entries
+                for keys, entry in entries
             ],
-            quiet=self.answer,
+            quiet=of(self.answer, self.answer_key),
             notes=[self._kinds(), *self.labelled(), *self.notes],
             **self.footer._asdict(),
             legend=self.legend,
-            depths=[entry.depth for entry in entries],
-            paths=[entry.path for entry in entries],
+            depths=[entry.depth for _, entry in entries],
+            paths=[entry.path for _, entry in entries],
         )
 
     def labelled(self) -> list[str]:
@@ -434,6 +448,14 @@ def breakdown(
         },
         parts=tuple(part for part in parts if part.value or part.kind in WORTH_SAYING),
     )
+
+
+def _named(entry: Entry, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Entry]]:
+    """Yield each entry with the keys that lead to it, parents first: parts by name, where these tell them apart."""
+    yield keys, entry
+    names = told_apart([part.name for part in entry.parts])
+    for name, part in zip(names, entry.parts, strict=True):
+        yield from _named(part, (*keys, name))
 
 
 def _blocks(entry: Entry) -> Iterator[Entry]:

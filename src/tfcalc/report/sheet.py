@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.report.opening import Declared
 from tfcalc.report.style import Style
 from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
@@ -90,6 +91,13 @@ class Order(NamedTuple):
     growth: Polynomial
 
 
+class NumberOf(NamedTuple):
+    """A cell that is a number of the answer: ``shown`` as any other, and found at these ``keys`` of its JSON."""
+
+    shown: Cell
+    keys: tuple[str, ...]
+
+
 Cell = (
     str
     | int
@@ -106,8 +114,36 @@ Cell = (
     | Short
     | Tokens
     | Order
+    | NumberOf
     | None
 )
+
+
+@overload
+def of(cell: None, *keys: Declared | str | int) -> None: ...
+
+
+@overload
+def of(cell: Cell, *keys: Declared | str | int) -> Cell: ...
+
+
+def of(cell: Cell, *keys: Declared | str | int) -> Cell:
+    """Return the cell as the number at these keys of the answer, each as it is declared, or a name or place in a list.
+
+    An empty cell is no number.
+
+    >>> of(Bytes(12), "stages", 0, "weights_bytes")
+    NumberOf(shown=Bytes(size=12), keys=('stages', '0', 'weights_bytes'))
+    """
+    if cell is None or cell == "":
+        return cell
+    return NumberOf(cell, tuple(str(key) if isinstance(key, str | int) else key.name for key in keys))
+
+
+At = tuple[int, int]
+"""Row and column of a cell."""
+TITLE: At = (-1, 0)
+"""What stands over the rows: the number that ``-q`` prints."""
 
 LONGEST_FORMULA = 25
 """Characters of a formula that a table shows unasked, if none of its formulas has more."""
@@ -160,6 +196,21 @@ class Sheet(NamedTuple):
         """Return how far the first cell of a row is indented."""
         return self.depths[row] if row < len(self.depths) else 0
 
+    def numbers(self) -> dict[At, tuple[str, ...]]:
+        """Keys of the numbers of the answer that its cells are, by the places of these; the title is one, too."""
+        cells = ((at, cell) for at, cell in self._cells() if isinstance(cell, NumberOf))
+        return {at: cell.keys for at, cell in cells}
+
+    def bare(self) -> Sheet:
+        """Return a copy as the formats print it: its cells do not say which numbers they are, and nothing is opened."""
+        rows = [[bare(cell) for cell in row] for row in self.rows]
+        return self._replace(quiet=bare(self.quiet), rows=rows, detailed=None)
+
+    def _cells(self) -> Iterator[tuple[At, Cell]]:
+        yield TITLE, self.quiet
+        for row, cells in enumerate(self.rows):
+            yield from (((row, place), cell) for place, cell in enumerate(cells))
+
     def above(self) -> list[str]:
         """The lines over the table."""
         return [line for line in (self.title, self.subtitle) if line]
@@ -201,6 +252,11 @@ class Sheet(NamedTuple):
         return lines
 
 
+def bare(cell: Cell) -> Cell:
+    """Return what a cell shows, without the number that it is."""
+    return cell.shown if isinstance(cell, NumberOf) else cell
+
+
 def for_people(cell: Cell, style: Style) -> str:
     """``44,140,544``, ``n(4h² + 4h)``, ``42.8 %``, ``168 MiB``."""
     match cell:
@@ -208,6 +264,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return ""
         case str():
             return cell
+        case NumberOf():
+            return for_people(cell.shown, style)
         case Polynomial():
             return style.formula(cell)
         case Factors():
@@ -243,6 +301,8 @@ def for_programs(cell: Cell, style: Style) -> str:
             return ""
         case Polynomial() | Order() | Factors() | InNumbers() | Matrices():
             return for_people(cell, style.plain())
+        case NumberOf():
+            return for_programs(cell.shown, style)
         case Share():
             return f"{cell.fraction:.6f}"
         case Bytes() | InUnit():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,12 @@ DECLARED = {
     ),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
+DECLARED_ELSEWHERE = {
+    "classic_model": "zoo.transformer:Transformer",
+    "conventions": "answers.plan_keys:PlanAnswer",
+    "component": "answers.params:Params",
+}
+"""What declares the keys of a definition of shared.json that have no meaning there."""
 
 
 def names() -> list[str]:
@@ -146,10 +153,7 @@ def _declared(name: str) -> Schema:
 
 def classes(name: str) -> list[type[Answer]]:
     """The classes of a declared answer: of what all of its forms have, then those of the forms."""
-    from importlib import import_module
-
-    places = (place.split(":") for place in DECLARED[name])
-    return [getattr(import_module(f"tfcalc.{module}"), kind) for module, kind in places]
+    return list(map(_class, DECLARED[name]))
 
 
 def _read(name: str) -> Schema:
@@ -158,8 +162,25 @@ def _read(name: str) -> Schema:
 
 
 def _shared() -> Schema:
+    """The definitions of shared.json, those of numbers with the meanings that are declared elsewhere."""
     found: Schema = _read(SHARED)["$defs"]
+    for name, place in DECLARED_ELSEWHERE.items():
+        for key, stated in found[name]["properties"].items():
+            if not {"description", "$ref"} & stated.keys():
+                stated["description"] = _meaning(_class(place), key)
     return found
+
+
+def _meaning(of: Any, key: str) -> str:
+    """The meaning of a key of an answer, or of a field of a model."""
+    if hasattr(of, "keys"):
+        return str(of.keys[key].schema["description"])
+    return str(of.__dataclass_fields__[key].metadata["facet"].meaning)
+
+
+def _class(place: str) -> Any:
+    module, _, kind = place.partition(":")
+    return getattr(import_module(f"tfcalc.{module}"), kind)
 
 
 def _inside(value: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
-from tfcalc.answers.question import HEADLINES, Question
+from tfcalc.answers.metrics import HEADLINES
+from tfcalc.answers.question import Question
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import UsageError
 from tfcalc.expressions.nodes import Name, NumberNode, evaluate, names_of
@@ -34,10 +35,10 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Stated, found, given
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
-from tfcalc.solving.conditions import CARD, TOTAL, parts
+from tfcalc.solving.conditions import ACTIVE, CARD, TOTAL, TRAINED, parts
 from tfcalc.solving.solver import sides_of
 from tfcalc.units import short_bytes
 
@@ -318,7 +319,7 @@ class Solved(Answer):
             subtitle=self._subtitle(),
             columns=columns,
             rows=rows,
-            quiet=self.value if self.value is not None else {"always": "any"}.get(self.outcome, "none"),
+            quiet=of(self.value, Solved.value) or {"always": "any"}.get(self.outcome, "none"),
             notes=notes,
             see_also=("--symbolic", "--json") if told else ("--json",),
             legend=self.legend if self._shown_closed() else {},
@@ -428,10 +429,13 @@ def _table(
     }
     exact = {int(side) for row in rows for side, is_bytes in zip(row.sides, bytes_of, strict=True) if is_bytes}
     bytes_of = [each and len(shown) == len(exact) for each in bytes_of]
-    for row in rows:
-        sides: list[Cell] = [_cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
+    for place, row in enumerate(rows):
+        at = (Solved.rows_, place)
+        sizes = [of(size, *at, SizeLooked.sizes, word) for word, size in row.sizes.items()]
+        told = [_cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
+        sides = [of(side, *at, SizeLooked.sides, number) for number, side in enumerate(told)]
         apart: Cell = _cell(row.sides[0] - row.sides[1], False) if equation else "yes" if row.holds else "no"
-        lines.append([*row.sizes.values(), *sides, apart])
+        lines.append([*sizes, *sides, apart])
     return columns, lines
 
 
@@ -459,7 +463,7 @@ def _large(number: int) -> str:
     return f"10^{len(figures) - 1}" if figures.rstrip("0") == "1" and len(figures) > 7 else f"{number:,}"
 
 
-OF = {"active_params": "params", "trainable_params": "trainable"}
+OF = {ACTIVE: "params", TRAINED: "trainable"}
 """What explain calls a quantity, where a condition calls it otherwise."""
 
 
@@ -489,7 +493,7 @@ def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> State
             question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
         )
     key = HEADLINES["params"].key if meant.quantity == "params" else meant.quantity
-    if training is not None and meant.quantity != "trainable_params":
+    if training is not None and meant.quantity != TRAINED:
         return PartsOrigin(evaluator, setting, meant, value)
     return Question("params", setting.model, training=training).number(key)
 
@@ -529,7 +533,7 @@ class PartsOrigin:
         plan = self.evaluator.tuning(setting)
         tree = to_open(setting.model, of, run if of == "flops" else None, self.evaluator.conventions, training=plan)
         kept = {node.path for node in parts(tree.node, self.meant.part)}
-        counts = 1 if quantity == "active_params" else COUNTS[of]
+        counts = 1 if quantity == ACTIVE else COUNTS[of]
         note = f"{self.meant.part or 'the whole'}: all of its copies"
         return together(path, of, tree, lambda node: node.path in kept, counts, (note,))
 

@@ -10,7 +10,7 @@ from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.question import HEADLINES
+from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
@@ -41,7 +41,8 @@ CARD = "card"
 """What a name counts that is an accelerator's: how much of it may be allocated so that it fits."""
 OF_CARDS = re.compile(r"[^\W\d]\w*(?:-\w+)+|[^\W\d]\w*\d\w*", re.ASCII)
 """Words that may be a card's: with a hyphen, or with a figure."""
-QUANTITIES = ("params", "flops", "memory", "active_params", "trainable_params")
+ACTIVE, TRAINED = "active_params", HEADLINES["trainable"].key
+QUANTITIES = ("params", "flops", "memory", ACTIVE, TRAINED)
 """What is counted, as a condition calls it."""
 OTHER_NAMES = {
     **{HEADLINES[of].key: of for of in ("params", "flops", "memory")},
@@ -91,8 +92,8 @@ SEVERAL_WORDS = {
     },
     **dict.fromkeys(("kvcache", "key value cache"), "kv_cache"),
     **dict.fromkeys(("peak memory", "memory peak"), "peak"),
-    **dict.fromkeys(("active parameters",), "active_params"),
-    **dict.fromkeys(("trainable parameters",), "trainable_params"),
+    **dict.fromkeys(("active parameters",), ACTIVE),
+    **dict.fromkeys(("trainable parameters",), TRAINED),
     **dict.fromkeys(("total parameters", "total params"), "params"),
     **dict.fromkeys(("optimizer states", "optimizer state"), "optimizer"),
     **dict.fromkeys(("feed forward", "feed forward network"), "ffn"),
@@ -239,8 +240,8 @@ TUNING = ("lora", "lora_targets", "dora", "freeze")
 """What of a plan of training decides on parameters and FLOPs, too."""
 MEASURES: Mapping[str, Measure] = {
     "params": params,
-    "active_params": active_params,
-    "trainable_params": trainable_params,
+    ACTIVE: active_params,
+    TRAINED: trainable_params,
 }
 
 

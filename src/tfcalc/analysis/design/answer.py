@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.design.family import ShapeFamily, vocabulary_of
 from tfcalc.analysis.design.practice import PRACTICES
@@ -36,7 +36,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.opening import Rule, count, found, given, total
-from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
+from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, of
 from tfcalc.units import grouped, short, short_bytes
 
 if TYPE_CHECKING:
@@ -168,6 +168,18 @@ class PracticeInWords(Record):
     source_ = text("where it comes from", lambda practice: practice.source)
 
 
+IN_TABLE: tuple[Key[Any], ...] = (
+    DesignedShape.layers,
+    DesignedShape.d_model,
+    DesignedShape.heads,
+    DesignedShape.kv_heads,
+    DesignedShape.head_dim,
+    DesignedShape.d_ff,
+    DesignedShape.total_params,
+)
+"""What the table shows of each shape."""
+
+
 class Design(Answer):
     """Base of every answer of ``design``."""
 
@@ -273,20 +285,15 @@ class Designed(Design):
             Column("off by"),
             Column("against", numeric=False, folds=True, spare=1, explained=self._broken()),
         ]
+        amount = Bytes if self.of == "memory" else Rounded
         rows: list[list[Cell]] = [
             [
-                each.depth,
-                its["d_model"],
-                its["n_heads"],
-                its.get("n_kv_heads"),
-                its["head_dim"],
-                its.get("d_ff"),
-                params,
-                Bytes(each.amount) if self.of == "memory" else Rounded(each.amount),
-                _off(each.amount, self.budget),
-                ", ".join(each.breaks),
+                *(of(getattr(shape, key.name), Designed.candidates_, place, key) for key in IN_TABLE),
+                of(amount(shape.amount), Designed.candidates_, place, DesignedShape.amount),
+                _off(shape.amount, self.budget),
+                ", ".join(shape.breaks),
             ]
-            for each, its, params in zip(self.candidates, sizes, self.params, strict=True)
+            for place, shape in enumerate(self.candidates_)
         ]
         idle = [7] if self.of == "params" else []
         idle += [place for place in (3, 5) if all(row[place] is None for row in rows)]

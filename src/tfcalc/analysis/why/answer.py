@@ -25,7 +25,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.opening import Constant, Rule, found, total
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import Cell, Column, Sheet, of
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.given import WrittenNumber
@@ -217,7 +217,7 @@ class Why(Answer):
         """A row per way to get the number, or per number that is near; of a log line a row per number in it."""
         if self.logged_by:
             return self._of_log()
-        rows = [self._row(one) for one in self.reasons or self.nearest]
+        rows = list(self._rows("reasons" if self.reasons else "nearest"))
         return Sheet(
             title=self._title(),
             subtitle=self.heading,
@@ -235,7 +235,8 @@ class Why(Answer):
         )
 
     def _of_log(self) -> Sheet:
-        numbers = (*self.reasons, *self.nearest)
+        logged = [one.said for one in (*self.reasons, *self.nearest)]
+        rows = (*self._rows("reasons"), *self._rows("nearest"))
         return Sheet(
             title=self._of_log_title(),
             subtitle=self.heading,
@@ -246,7 +247,7 @@ class Why(Answer):
                 Column("what was counted", numeric=False, folds=True),
                 Column("arithmetic", numeric=False, folds=True, spare=1),
             ],
-            rows=[[one.said, *self._row(one)] for one in numbers],
+            rows=[[said, *row] for said, row in zip(logged, rows, strict=True)],
             quiet=self.answer if self.answer is not None else "none",
             notes=[*self.notes, *self._commands()],
             see_also=("--json",),
@@ -274,9 +275,10 @@ class Why(Answer):
         close = f"{in_full(Fraction(near.value))} {UNITS[near.unit]} ({near.cause}, {percent(near.distance)})"
         return f"no convention gives {self.given}; nearest: {close}"
 
-    def _row(self, one: Reason) -> list[Cell]:
-        value: Cell = one.value if isinstance(one.value, int) else in_full(Fraction(one.value))
-        return [value, percent(one.distance), one.cause, one.arithmetic]
+    def _rows(self, key: str) -> Iterator[list[Cell]]:
+        for place, one in enumerate(getattr(self, key)):
+            value: Cell = one.value if isinstance(one.value, int) else in_full(Fraction(one.value))
+            yield [of(value, key, place, Reason.exact_value), percent(one.distance), one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
         """Note what else gives the first number."""

@@ -11,7 +11,8 @@ from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.analysis.why import given
 from tfcalc.answers.explain import COUNTS, PARTS, explain_part
-from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
+from tfcalc.answers.metrics import HEADLINES
+from tfcalc.answers.question import QUANTITIES, number_path
 from tfcalc.catalog import is_known
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command

@@ -16,7 +16,7 @@ from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer, Record, Told, by_name, integer, optional, records, text, texts
 from tfcalc.report.opening import count, given
-from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
+from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens, of
 from tfcalc.training.measured import trainable
 
 COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
@@ -95,7 +95,13 @@ class Presets(ListOfModels):
             Column("dtype", numeric=False, spare=3),
         ]
         return columns, [
-            [row.name, row.family, Short(row.total_params, "B"), row.context and Tokens(row.context), row.dtype]
+            [
+                row.name,
+                row.family,
+                of(Short(row.total_params, "B"), Presets.models, row.name, ListedModel.total_params),
+                of(row.context and Tokens(row.context), Presets.models, row.name, ListedModel.context),
+                row.dtype,
+            ]
             for row in self.rows
         ]
 

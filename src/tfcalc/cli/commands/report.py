@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -28,7 +28,8 @@ from tfcalc.report import BLOCKS, Entry
 from tfcalc.report.chart import Bars, Divided, Picture, Portion
 from tfcalc.report.declared import Answer, Key, Record, Told, records, text
 from tfcalc.report.number import Opened
-from tfcalc.report.page import At, OpenedNumber, PageSection, WholePage
+from tfcalc.report.page import OpenedNumber, PageSection, WholePage
+from tfcalc.report.paths import numbers
 from tfcalc.report.sheet import Column, Sheet
 from tfcalc.units import short_tokens
 from tfcalc.workload import Workload
@@ -68,8 +69,8 @@ class ReportPart(NamedTuple):
     ``otherwise`` are the words for a model of which these are refused, ``takes`` the report's options that go to it.
     It is there where it is ``asked`` for. What is wrong with one that is ``always`` there is raised.
 
-    Of its answer, ``pictures`` draws what is seen at a glance, ``opens`` says of which numbers the origin is told,
-    ``links`` which cell of its sheet is which number, and ``laid_out`` is another sheet than its own.
+    Of its answer, ``pictures`` draws what is seen at a glance, ``opens`` says of which numbers the origin is told, and
+    ``laid_out`` is another sheet than its own.
     """
 
     name: str
@@ -79,83 +80,10 @@ class ReportPart(NamedTuple):
     takes: Keys = ()
     pictures: Callable[[Any], Iterable[Picture]] = lambda _: ()
     opens: Callable[[Keys], bool] = lambda _: False
-    links: Callable[[Any, Sheet], Iterable[tuple[At, Keys]]] = lambda *_: ()
     laid_out: Callable[[Any], Sheet] = lambda answer: answer.sheet()
     otherwise: str = ""
     asked: Callable[[Settings], bool] = lambda _: True
     always: bool = False
-
-
-# --- which cell is which number
-
-
-def of_breakdown(answer: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
-    """The totals of a breakdown: that of the answer, and those of its components."""
-    column = [each.heading for each in sheet.columns].index("total")
-    unit = answer.unit
-    for row, (keys, _) in enumerate(_entries(answer.root, ("components",))):
-        yield (row, column), (*keys, unit) if row else (f"total_{unit}",)
-
-
-def _entries(entry: Entry, keys: Keys) -> Iterator[tuple[Keys, Entry]]:
-    """Yield each entry with the keys that lead to it, parents first: parts by name, where these tell them apart."""
-    yield keys, entry
-    names = [part.name for part in entry.parts]
-    for place, part in enumerate(entry.parts):
-        own = part.name if names.count(part.name) == 1 and not part.name.isdigit() else str(place)
-        yield from _entries(part, (*keys, own))
-
-
-OF_OVERVIEW = {
-    "parameters": ("total_params",),
-    "KV cache": ("kv_cache_bytes_per_token",),
-    "state": ("kv_cache_bytes",),
-    "forward": ("forward_flops_per_token",),
-    "training": ("training_flops_per_token",),
-    "serving": ("serving_bytes",),
-    "fine-tuning": ("finetune_full_bytes",),
-    "LoRA r=16": ("finetune_lora_bytes",),
-    "QLoRA r=16": ("finetune_qlora_bytes",),
-}
-"""Number of each row of the overview, by its name."""
-
-
-def of_overview(answer: Overview, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
-    """The number of each row, where it is known."""
-    said = answer.entries()
-    for row, (name, *_) in enumerate(sheet.rows):
-        keys = ("weights_bytes", next(iter(answer.weights))) if name == "weights" else OF_OVERVIEW[str(name)]
-        if said[keys[0]] is not None:
-            yield (row, 1), keys
-
-
-def of_timeline(answer: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
-    """The peak of each phase, and what is live then."""
-    for row in range(len(sheet.rows)):
-        for column, heading in enumerate(each.heading for each in sheet.columns):
-            key = f"{'peak' if heading == 'memory' else heading}_bytes"
-            if key in answer.timeline[row].keys:
-                yield (row, column), ("timeline", answer.timeline[row].phase, key)
-
-
-OF_CURVE = {
-    "users": "concurrency",
-    "tokens/s": "tokens_per_second",
-    "a GPU": "tokens_per_second_per_gpu",
-    "token": "tpot_ms",
-    "first": "ttft_ms",
-    "tokens/s at most": "floor_tokens_per_second",
-    "token at least": "floor_tpot_ms",
-}
-"""Number of each column of a curve of serving."""
-
-
-def of_curve(_: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
-    """The numbers at each number of requests."""
-    for row in range(len(sheet.rows)):
-        for column, heading in enumerate(each.heading for each in sheet.columns):
-            if heading in OF_CURVE:
-                yield (row, column), ("curve", str(row), OF_CURVE[heading])
 
 
 # --- what is drawn
@@ -163,11 +91,7 @@ def of_curve(_: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
 
 def divided(answer: Any) -> Iterator[Picture]:
     """The whole, divided down to its last parts; each has the colour of the block that it is in."""
-    names = {
-        entry.path: ".".join((answer.command, *keys, answer.unit))
-        for keys, entry in _entries(answer.root, ("components",))
-    }
-    names[answer.root.path] = f"{answer.command}.total_{answer.unit}"
+    names = {entry.path: ".".join((answer.command, *keys)) for keys, entry in answer.numbered()}
 
     def portion(entry: Entry, kind: str) -> Portion:
         kind = kind or (entry.kind if entry.kind in BLOCKS else "")
@@ -252,7 +176,6 @@ PARTS = (
         always=True,
         takes=("batch_size", "seq_len", "recompute"),
         opens=lambda _: True,
-        links=of_overview,
     ),
     ReportPart(
         "cards",
@@ -286,7 +209,6 @@ PARTS = (
         always=True,
         pictures=divided,
         opens=lambda keys: keys[-1].endswith("params"),
-        links=of_breakdown,
     ),
     ReportPart(
         "flops",
@@ -297,7 +219,6 @@ PARTS = (
         takes=("batch_size", "seq_len"),
         pictures=divided,
         opens=lambda keys: keys[-1].endswith("flops"),
-        links=of_breakdown,
     ),
     ReportPart(
         "growth",
@@ -317,7 +238,6 @@ PARTS = (
         takes=("batch_size", "seq_len", "recompute"),
         pictures=bars_of_step,
         opens=lambda keys: keys[-1].endswith("bytes"),
-        links=of_timeline,
         laid_out=beside_picture,
     ),
     ReportPart(
@@ -335,7 +255,6 @@ PARTS = (
         "The band has four of five runs of systems that the estimate had not seen.",
         pictures=curve_of_serving,
         opens=lambda _: True,
-        links=of_curve,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
     ),
     ReportPart(
@@ -477,15 +396,8 @@ class ModelReport(Answer):
         if made.error:
             return section._replace(missing=f"Left out: {made.error}")
         sheet, answer = part.laid_out(made.answer), made.answer
-        opened = tuple(_opened(answer, part.opens))
-        there = {one.path for one in opened}
-        links = {at: ".".join((answer.command, *keys)) for at, keys in part.links(answer, sheet)}
-        return section._replace(
-            sheet=sheet,
-            pictures=tuple(part.pictures(answer)),
-            opened=opened,
-            links={at: path for at, path in links.items() if path in there},
-        )
+        pictures, opened = tuple(part.pictures(answer)), tuple(_opened(answer, part.opens))
+        return section._replace(sheet=sheet, pictures=pictures, opened=opened)
 
     def page(self) -> WholePage:
         """The report as a page."""
@@ -508,29 +420,9 @@ class ModelReport(Answer):
 def _opened(answer: Any, opens: Callable[[Keys], bool]) -> Iterator[OpenedNumber]:
     """The numbers of an answer of which the origin is told, each with its sheet."""
     opened = Opened(answer)
-    for keys in _numbers(answer.to_dict(), ()):
-        if keys[0] not in ABOUT_IT and opens(keys):
+    for keys in numbers(answer.to_dict()):
+        if opens(keys):
             yield OpenedNumber(".".join((answer.command, *keys)), opened.open(keys).sheet())
-
-
-ABOUT_IT = ("schema_version", "model", "conventions")
-"""Keys of an answer that say what was asked."""
-
-
-def _numbers(value: object, passed: Keys) -> Iterator[Keys]:
-    """The keys of all numbers, those of components by their names, where these tell them apart."""
-    if isinstance(value, bool):
-        return
-    if isinstance(value, int | float):
-        yield passed
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _numbers(inner, passed if key == "parts" and passed[:1] == ("components",) else (*passed, key))
-    elif isinstance(value, list):
-        names = [str(each.get("name", each.get("phase", ""))) if isinstance(each, Mapping) else "" for each in value]
-        for place, inner in enumerate(value):
-            unique = names[place] and names.count(names[place]) == 1 and not names[place].isdigit()
-            yield from _numbers(inner, (*passed, names[place] if unique else str(place)))
 
 
 def assumptions(sections: Iterable[PageSection]) -> PageSection:

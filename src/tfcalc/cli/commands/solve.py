@@ -14,7 +14,7 @@ from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN,
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.solving.conditions import meaning, names_in, refuse_measured
+from tfcalc.solving.conditions import TRAINED, meaning, names_in, refuse_measured
 from tfcalc.solving.solve import one_size, solve
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ OF = Option(
     ("params", "flops", "memory"),
     front=True,
 )
-INSTEAD = BY_OF | {"trainable": "compare trainable_params, or leave it out"}
+INSTEAD = BY_OF | {"trainable": f"compare {TRAINED}, or leave it out"}
 """How to ask for what an option has an effect on."""
 SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True, front=True)
 
@@ -95,7 +95,7 @@ def _refuse_idle(settings: Settings, evaluator: Evaluator, model: Model, run: Wo
     """Refuse what has no effect on any quantity that the condition turned out to compare."""
     counted = evaluator.counted
     if not counted & {"flops", "memory", "size"}:
-        of = "trainable" if "trainable_params" in counted else "params"
+        of = "trainable" if TRAINED in counted else "params"
         plans_for(settings, of, model, run, instead=INSTEAD)
     elif "flops" not in counted:
         of = " and ".join(sorted(counted - {"size"})) or "sizes"
