@@ -21,7 +21,7 @@ def _without_reason(found: list[Tried]) -> list[str]:
     ]
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("place", range(len(ALL)), ids=lambda place: str(ALL[place]))
 def test_an_option_beside_a_question_changes_its_answer_or_is_refused(
     place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
