@@ -68,7 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "page" not in asked:
         skipped["page"] = "it builds the page and starts a browser: pytest -m page, with the dependency group page"
     later = {name for name in ("long", "exhaustive") if name not in asked}
-    chosen, left_out = [], []
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         (left_out if marks & later else chosen).append(item)
