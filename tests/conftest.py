@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,61 +29,65 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--overwrite", action="store_true", help="write the golden files anew")
 
 
-def _one_in(items: list[pytest.Item]) -> None:
-    """Of a test marked ``one_in(n)`` every n-th case stays; of the others every fifth is long, the rest exhaustive.
+def _later(items: list[pytest.Item]) -> None:
+    """Mark the cases that are not run as a rule: ``long``, or ``exhaustive``, which CI has no time for.
 
-    Of those that need PyTorch the others are all exhaustive, as ``long`` tests run without it; cases that need the
-    libraries of large sweeps stay.
+    Of a test marked ``one_in(n)`` every n-th case stays; of the others every fifth is long, the rest exhaustive. Of
+    those that need PyTorch the others are all exhaustive, as ``long`` tests run without it; cases that need the
+    libraries of large sweeps stay. Of a test marked ``long(n)`` every n-th case is long, the others exhaustive.
     """
-    seen, later = Counter[str](), Counter[str]()
+    seen, later, long = Counter[str](), Counter[str](), Counter[str]()
     for item in items:
-        test, mark = item.nodeid.partition("[")[0], item.get_closest_marker("one_in")
-        if mark is None or item.get_closest_marker("scale"):
-            continue
-        if seen[test] % mark.args[0]:
-            if item.get_closest_marker("torch"):
-                item.add_marker(pytest.mark.exhaustive)
-            else:
-                item.add_marker(pytest.mark.long)
-                if later[test] % 5:
+        marks = {mark.name: mark for mark in reversed([*item.iter_markers()])}  # of two of a name, the nearest
+        test = item.nodeid.partition("[")[0]
+        if "one_in" in marks and "scale" not in marks:
+            if seen[test] % marks["one_in"].args[0]:
+                if "torch" not in marks:
+                    item.add_marker(pytest.mark.long)
+                if "torch" in marks or later[test] % 5:
                     item.add_marker(pytest.mark.exhaustive)
-                later[test] += 1
-        seen[test] += 1
-
-
-def _long_of(items: list[pytest.Item]) -> None:
-    """Of a test marked ``long(n)`` every n-th case is long; the others are ``exhaustive``, which CI has no time for."""
-    seen: Counter[str] = Counter()
-    for item in items:
-        mark, test = item.get_closest_marker("long"), item.nodeid.partition("[")[0]
-        if mark is not None and mark.args:
-            if seen[test] % mark.args[0]:
-                item.add_marker(pytest.mark.exhaustive)
+                later[test] += "torch" not in marks
             seen[test] += 1
+        if "long" in marks and marks["long"].args:
+            if long[test] % marks["long"].args[0]:
+                item.add_marker(pytest.mark.exhaustive)
+            long[test] += 1
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _one_in(items)
-    _long_of(items)
+    _later(items)
     skipped = {}
     if find_spec("torch") is None:
         skipped["torch"] = "PyTorch is not installed: pip install torch"
     if any(find_spec(name) is None for name in ("distributed", "duckdb", "pyarrow", "polars", "pandas", "vl_convert")):
         skipped["scale"] = "needs the dependency group scale: pip install --group scale"
-    if "network" not in str(config.getoption("markexpr")):
-        skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
-    if "page" not in str(config.getoption("markexpr")):
-        skipped["page"] = "it builds the page and starts a browser: pytest -m page, with the dependency group page"
     asked = str(config.getoption("markexpr"))
-    later = [name for name in ("long", "exhaustive") if name not in asked]
-    left_out = {item for item in items if any(item.get_closest_marker(name) for name in later)}
-    config.hook.pytest_deselected(items=list(left_out))
-    items[:] = [item for item in items if item not in left_out]
+    if "network" not in asked:
+        skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
+    if "page" not in asked:
+        skipped["page"] = "it builds the page and starts a browser: pytest -m page, with the dependency group page"
+    later = {name for name in ("long", "exhaustive") if name not in asked}
+    chosen: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (left_out if marks & later else chosen).append(item)
         for marker, reason in skipped.items():
-            if item.get_closest_marker(marker):
+            if marker in marks:
                 item.add_marker(pytest.mark.skip(reason=reason))
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for no garbage while tests are collected: nearly all that this makes stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

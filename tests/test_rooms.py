@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.laws.house import nodes, tree
+
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
@@ -54,15 +56,14 @@ HEAVY |= {"pytest": ["testing/plugin.py"], "pandas": [], "polars": []}  # render
 @cache
 def imports(path: Path, *, everywhere: bool) -> set[str]:
     """The modules that a file imports: at its head, or anywhere in it (but for type checkers alone)."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for node in nodes(path)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     found: set[str] = set()
-    for node in ast.walk(tree) if everywhere else tree.body:
+    for node in nodes(path) if everywhere else tree(path).body:
         if node in for_types:
             continue
         if isinstance(node, ast.Import):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import tfcalc
 from tests.conftest import Program
+from tests.laws.house import nodes
 from tests.words import OPTIONS, SENTENCES, WORDS
 from tfcalc.cli.commands import COMMANDS
 
@@ -67,17 +68,17 @@ def test_help(command: str, tfcalc: Program) -> None:
     assert not found(tfcalc(f"{command} --help all").stdout)
 
 
-def string_literals(source: str) -> Iterator[str]:
+def string_literals(file: Sequence[ast.AST]) -> Iterator[str]:
     """Every string but docstrings, those behind an assignment among them; of an f-string, the text around its values.
 
-    >>> list(string_literals('''def f(x):\\n    "Private."\\n    return f"a {x} of " + "b"'''))
+    >>> file = ast.parse('''def f(x):\\n    "Private."\\n    return f"a {x} of " + "b"''')
+    >>> list(string_literals([*ast.walk(file)]))
     ['a  of ', 'b']
     """
-    tree = ast.parse(source)
-    docstrings: set[ast.AST] = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    formatted = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    docstrings: set[ast.AST] = {node.value for node in file if isinstance(node, ast.Expr)}
+    formatted = {part for node in file if isinstance(node, ast.JoinedStr) for part in node.values}
     apart = docstrings | formatted
-    for node in ast.walk(tree):
+    for node in file:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in apart:
@@ -88,7 +89,7 @@ def string_literals(source: str) -> Iterator[str]:
     "file", sorted({*SOURCE.rglob("*.py")} - {OTHER_NAMES}), ids=lambda file: str(file.relative_to(SOURCE))
 )
 def test_string_literals(file: Path) -> None:
-    assert not [line for text in string_literals(file.read_text()) for line in found(text)]
+    assert not found("\0".join(string_literals(nodes(file))))  # which no pattern matches
 
 
 def public() -> Iterator[tuple[str, object]]:
@@ -125,7 +126,7 @@ NO_BEGINNING = re.compile(
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: f"{path.relative_to(SOURCE)}")
 def test_docstrings(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             assert not NO_BEGINNING.match(text), text
             assert not found(text), text

@@ -51,7 +51,7 @@ def with_arrays(described: Any, kind: Callable[[int], Any]) -> Any:
 
 
 @given(models_and_runs)
-@examples(40)
+@examples(24)
 def test_symbols_evaluated_at_the_sizes_give_the_ints(case: tuple[Transformer, Workload]) -> None:
     model, run = case
     at = values(model, run)

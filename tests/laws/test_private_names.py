@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.laws.house import nodes
+
 SOURCE = Path(__file__).parents[2] / "src" / "tfcalc"
 ROOMS = ("nn", "zoo", "backends", "placed")
 
@@ -13,7 +15,7 @@ ROOMS = ("nn", "zoo", "backends", "placed")
 def classes() -> Iterator[tuple[str, list[str], set[str]]]:
     """Each class of these rooms, its bases, and its private methods."""
     for path in (path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 methods = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
                 private = {name for name in methods if name.startswith("_") and not name.startswith("__")}

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Program
 from tfcalc.page import ask as page
 from tfcalc.page.forms import TABS
-from tfcalc.page.links import link_of, words_of
+from tfcalc.page.links import PASTED, link_of, words_of
 
 QUESTIONS = (
     "overview gpt2",
@@ -38,9 +38,11 @@ SAMPLE = 6
 
 @pytest.fixture(autouse=True)
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder, as the page's file system is."""
+    """An empty folder, as the page's file system is. Answers about presets stay: nothing in a folder changes them."""
     monkeypatch.chdir(tmp_path)
-    page._ANSWERS.clear()
+    monkeypatch.setattr(page, "KEPT", 1000)
+    for words in [words for words in page._ANSWERS if PASTED in words]:
+        del page._ANSWERS[words]
 
 
 def asked(link: str) -> dict[str, Any]:

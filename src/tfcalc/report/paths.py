@@ -67,15 +67,15 @@ def locate(answer: Mapping[str, object], keys: Sequence[str]) -> Place:
     """
     found, left = Place((), answer), tuple(keys)
     while left:
-        inside = _inside(found.value)
-        taken = next((n for n in range(len(left), 0, -1) if ".".join(left[:n]) in inside), 0)
-        if not taken and inside:
+        inner, taken = None, len(left)
+        while taken and (inner := _entry(found.value, ".".join(left[:taken]))) is None:
+            taken -= 1
+        if inner is None and _inside(found.value):
             passed = keys[: len(keys) - len(left)]
             raise UsageError(f"{quoted(left[0])} is not{_within(passed)}", nearest_key(found.value, left[0]))
-        if not taken:
+        if inner is None:
             return found._replace(left=left)
-        steps, value = inside[".".join(left[:taken])]
-        found, left = Place((*found.steps, *steps), value), left[taken:]
+        found, left = Place((*found.steps, *inner[0]), inner[1]), left[taken:]
     return found
 
 
@@ -114,6 +114,18 @@ def nearest_key(value: object, key: str = "") -> str:
 
 def _within(keys: Sequence[str]) -> str:
     return f" in {'.'.join(keys)}" if keys else " in the answer"
+
+
+def _entry(value: object, name: str) -> tuple[tuple[Step, ...], object] | None:
+    """Return what has this name inside a value, as :func:`_inside` does; of a mapping no other entry is read."""
+    if not isinstance(value, Mapping):
+        return _inside(value).get(name)
+    if name in value:
+        return (name,), value[name]
+    for key in reversed(PARTS):
+        if key in value and (found := _entry(value[key], name)) is not None:
+            return (key, *found[0]), found[1]
+    return None
 
 
 def _inside(value: object) -> dict[str, tuple[tuple[Step, ...], object]]:
