@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs pictures site page dist golden records defaults measured presets check-torch cuda calibrate-report long exhaustive explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs pictures site page dist golden records defaults measured presets check-torch ledger peers cuda calibrate-report long exhaustive explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -26,8 +26,9 @@ docs:
 pictures: # of the course, into docs/pictures/; `make test` fails where one is out of date
 	$(TOOL) tools.pictures --write
 
-site: # into site/, the page that runs tfcalc (make page) beside the documents; needs the dependency group docs
+site: # into site/, and into site/calculator the page that runs tfcalc, where npm is; needs the dependency group docs
 	NO_MKDOCS_2_WARNING=1 $(TOOL) mkdocs build --quiet
+	$(TOOL) tools.page site/calculator --optional
 	$(TOOL) tools.links site
 
 page: # tfcalc in a browser, into site/calculator; needs npm and the network. tfcalc web serves it
@@ -57,6 +58,15 @@ presets: # what a list of the presets says of each
 
 check-torch:
 	$(TOOL) pytest -m torch
+
+ledger: # tfcalc is asked about all measurements anew, and docs/ledger.md is written; a minute
+	$(TOOL) benchmarks.ledger
+	$(TOOL) tools.docs --write docs/ledger.md
+
+PEERS ?= .peers
+peers: # the peers of the ledger, asked anew in environments of their own in .peers; an hour, 3 GB, and the network
+	$(TOOL) benchmarks.ledger.environments $(PEERS)
+	$(TOOL) tools.docs --write docs/ledger.md
 
 OUTPUT ?= real-runs-of-this-gpu.jsonl
 cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers beside; needs PyTorch with CUDA, transformers
@@ -89,7 +99,7 @@ fuzz:
 benchmark:
 	$(PYTHON) benchmarks/start_up.py
 	$(PYTHON) benchmarks/evaluations.py
-	$(PYTHON) benchmarks/budgets.py
+	$(PYTHON) -m benchmarks.budgets
 	$(PYTHON) benchmarks/sweeps.py
 	$(PYTHON) -m benchmarks.layouts
 	$(PYTHON) -m benchmarks.serving

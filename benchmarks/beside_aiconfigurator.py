@@ -103,14 +103,14 @@ def ask(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
         one = json.loads(line)
         start = time.process_time()
         try:
-            found = cli_estimate(**one["asked"], **_version(one))
+            found = cli_estimate(**one["asked"], **version_of_tables(one))
             answer = {"ttft_ms": found.ttft, "tpot_ms": found.tpot}
         except (Exception, SystemExit) as error:  # whatever it raises is no answer
             answer = {"refused": f"{type(error).__name__}: {error}"[:200]}
         yield {"id": one["id"], **answer, "seconds": time.process_time() - start}
 
 
-def _version(one: Mapping[str, Any]) -> dict[str, str]:
+def version_of_tables(one: Mapping[str, Any]) -> dict[str, str]:
     """The version of its tables that is nearest to the run's; nothing, which is its latest, where none was said."""
     from aiconfigurator_core.sdk import perf_database  # type: ignore[import-not-found]
 

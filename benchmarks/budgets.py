@@ -1,6 +1,6 @@
 """44 budgets over 10 models as a whole process, as a ratio to a typer hello-world in the same run.
 
-``python benchmarks/budgets.py [ROUNDS]``. Each model has a budget for its parameters, for its FLOPs per token, for the
+``python -m benchmarks.budgets [ROUNDS]``. Each model has a budget for its parameters, for its FLOPs per token, for the
 peak of a LoRA step and for its KV cache; four more budgets hold for other numbers of the same answers. The two programs
 are run in turn, so that a machine that slows down slows both. Promised: under 1 s on an idle machine, and at most 8
 times the hello-world.
@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
-from start_up import ENVIRONMENT, HELLO
+from benchmarks.start_up import ENVIRONMENT, HELLO
 
 PRESETS = (
     "llama-3-8b",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +33,13 @@ def test_a_report_is_a_tree_a_dict_json_text_and_html() -> None:
     html = report._repr_html_()
     assert html.startswith("<table>")
     assert html.count("<tr>") == html.count("</tr>") == len(list(report.walk())) + 1
+
+
+def test_shares_are_bars_in_a_notebook() -> None:
+    """Of GPT-2's 124,439,808 parameters 38,597,376 are its table of words (transformers), which is 31.0 %."""
+    html = tfcalc.params("gpt2")._repr_html_()
+    assert re.search(r">wte</td>.*?#4aa8e066 31\.0%,transparent 31\.0%\)\">31\.0 %</td></tr>", html)
+    assert html.count("linear-gradient") == html.count("%</td>") == html.count("<tr>") - 1
 
 
 def test_a_formula_shows_itself_in_a_notebook() -> None:

@@ -11,6 +11,7 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- budgets TABLE -->`` to ``<!-- end -->``: the keys of the file of budgets (:mod:`tools.docs_budgets`);
 * ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
 * ``<!-- runs TABLE … -->`` to ``<!-- end -->``: what was measured on GPUs (:mod:`tools.docs_real_runs`);
+* ``<!-- ledger TABLE … -->`` to ``<!-- end -->``: errors of tfcalc and its peers (:mod:`tools.docs_ledger`);
 * ``<!-- answers TABLE -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
 * ``<!-- rooms picture -->`` and ``<!-- rooms core -->`` to ``<!-- end -->``: the house (:mod:`tools.docs_rooms`);
@@ -46,6 +47,7 @@ from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
 from tools.docs_budgets import TABLES_OF_BUDGETS
 from tools.docs_course import TABLES as TABLES_OF_COURSE
+from tools.docs_ledger import TABLES as TABLES_OF_LEDGER
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_operations import table as operations
 from tools.docs_real_runs import TABLES as TABLES_OF_RUNS
@@ -55,7 +57,7 @@ from tools.docs_rooms import TABLES as TABLES_OF_ROOMS
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED_KINDS = (
     "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
-    "|budgets|rooms"
+    "|budgets|rooms|ledger"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH, UNFOLDED = "80", "1000"
@@ -113,6 +115,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from TABLES_OF_ACCURACY[arguments[0]]()
         case "runs":
             yield from TABLES_OF_RUNS[arguments[0]](*arguments[1:])
+        case "ledger":
+            yield from TABLES_OF_LEDGER[arguments[0]](*arguments[1:])
         case "rooms":
             yield from TABLES_OF_ROOMS[arguments[0]]()
         case "answers":

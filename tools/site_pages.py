@@ -58,8 +58,14 @@ def on_post_page(output: str, **_: Any) -> str:
     return output.replace(NAMELESS, f'{NAMELESS} aria-label="Search"')
 
 
+CALCULATOR = '<p><a class="md-button md-button--primary" href="calculator/index.html">Open the calculator</a></p>'
+"""Link to the page that runs tfcalc, which is no document: ``make site`` puts it beside them (tools/page)."""
+HAS_CALCULATOR = "# In a browser\n"
+"""How the document begins that the link stands in."""
+
+
 def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
-    """Lead links between documents to their pages, and to the pictures.
+    """Lead links between documents to their pages, and to the pictures; link to the calculator from its document.
 
     >>> on_page_markdown("[a](docs/flops.md), [b](../formulas.md#symbols), [c](../README.md)")
     '[a](flops.md), [b](formulas.md#symbols), [c](index.md)'
@@ -68,4 +74,6 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """
     if page is not None and page.file.src_uri.startswith(f"{site_commands.FOLDER}/"):
         return markdown  # they were written for the site
+    if markdown.startswith(HAS_CALCULATOR):
+        markdown = markdown.replace(HAS_CALCULATOR, f"{HAS_CALCULATOR}\n{CALCULATOR}\n", 1)
     return LINK.sub(lambda link: f"]({PAGES.get(link[1], link[1])}{link[2] or ''})", markdown)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.links import problems
+from tools.page.__main__ import main as build
 from tools.site_pages import on_page_markdown
 
 TOP = Path(__file__).parents[2]
@@ -35,3 +37,23 @@ def test_every_link_works_in_the_repository(path: Path) -> None:
 )
 def test_links_between_documents_lead_to_their_pages(in_the_repository: str, in_the_site: str) -> None:
     assert on_page_markdown(in_the_repository) == in_the_site
+
+
+def test_the_site_links_to_the_calculator() -> None:
+    markdown = on_page_markdown((TOP / "docs" / "page.md").read_text(encoding="utf-8"))
+    assert 'href="calculator/index.html"' in markdown
+    assert "calculator/index.html" not in on_page_markdown((TOP / "docs" / "cli.md").read_text(encoding="utf-8"))
+
+
+def test_where_the_calculator_cannot_be_built_a_page_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # without npm
+    site = tmp_path / "site" / "calculator"
+    assert build([str(site)]) == 1
+    assert not site.exists()
+    assert build([str(site), "--optional"]) == 0
+    assert capsys.readouterr().err.count("npm is not installed") == 2
+    assert "npm is not installed" in (site / "index.html").read_text(encoding="utf-8")
+    (tmp_path / "site" / "page.html").write_text("<p>", encoding="utf-8")
+    assert not list(problems(tmp_path / "site"))

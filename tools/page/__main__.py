@@ -1,5 +1,7 @@
 """Build the page into a folder: ``python -m tools.page site/calculator`` (``make page``). It needs npm and the network.
 
+With ``--optional`` (``make site``) a page that says why stands there where it cannot be built, as the site links to it.
+
 The page is what lies here, Pyodide from the npm registry (one version, by its hash), tfcalc's own wheel, and the wheels
 that the command line imports. Whoever opens the page loads nothing from anywhere else.
 """
@@ -15,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -102,14 +105,38 @@ def build(site: Path) -> dict[str, object]:
     return manifest
 
 
+NOTE = """\
+<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>tfcalc in a browser</title>
+<h1>The calculator is not part of this copy of the site</h1>
+<p>{reason}</p>
+<p>Whoever builds the site where npm is, and the network, has it here. <a href="../page.html">What it is</a></p>
+</html>
+"""
+
+
+def note(site: Path, reason: str) -> None:
+    """Write a page in its place that says why it is not there; nothing of an earlier one stays."""
+    if site.exists():
+        shutil.rmtree(site)
+    site.mkdir(parents=True)
+    (site / "index.html").write_text(NOTE.format(reason=escape(reason)), encoding="utf-8")
+
+
 def main(arguments: list[str]) -> int:
     """Build it, and say how large it is."""
-    site = Path(arguments[0] if arguments else "site/calculator")
+    optional = "--optional" in arguments
+    site = Path(next((word for word in arguments if word != "--optional"), "site/calculator"))
     try:
         manifest = build(site)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         print(f"the page is not built: {error}", file=sys.stderr)
-        return 1
+        if optional:
+            note(site, f"It was not built: {error}.")
+        return 0 if optional else 1
     print(f"{site}: {len(list(site.rglob('*')))} files, {manifest['bytes']:,} bytes")
     return 0
 

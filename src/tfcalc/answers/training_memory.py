@@ -35,6 +35,7 @@ from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
 from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
+from tfcalc.report.chart import Bars
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
@@ -469,6 +470,19 @@ class TrainingMemory(PeakMemory):
         if not self.over_time:
             return super().sheet()
         return timeline_sheet(self, super().sheet())
+
+    def chart(self) -> Bars:
+        """A bar for each phase of a step, at its peak, made of what is live then."""
+        shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in self.timeline)]
+        return Bars(
+            title=f"{self.subtitle}: memory over a step, each phase at its peak",
+            parts=tuple(HEADINGS[place] for place in shown),
+            rows=tuple(
+                (NAMES.get(phase.phase, phase.phase), tuple(getattr(phase, KEYS[place]) for place in shown))
+                for phase in self.timeline
+            ),
+            units=self.by.units,
+        )
 
 
 def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:

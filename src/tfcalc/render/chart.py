@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, log2, log10
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tfcalc.errors import Unavailable
@@ -16,7 +17,7 @@ WIDTH, HEIGHT = 80, 20
 NARROWEST = 40
 MARKERS = "*+xo#%@&=~"
 """One for each curve, so that colour carries no meaning."""
-CROSS = "X"
+CROSS, END = "X", "."
 TICKS, FEW = 5, 2
 RULERS = {"x": ("x", "lower"), "y": ("y", "left")}
 PLAIN = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")
@@ -33,11 +34,14 @@ def render(chart: Chart, style: Style) -> str:
     figure.clear()
     if not style.color:
         figure.theme("colorless")
-    figure.plot_size(max(style.width or WIDTH, NARROWEST), HEIGHT)
+    width = max(style.width or WIDTH, NARROWEST)
+    figure.plot_size(width, HEIGHT)
     xs, ys = chart.numbers
     at_x, at_y = (log10 if by_factors else float for by_factors in chart.logarithmic)
     for curve, marker in zip(chart.curves, MARKERS, strict=False):
         places = [at_x(x) for x, _ in curve.points], [at_y(y) for _, y in curve.points]
+        for ends in zip(*curve.band, strict=True):
+            figure.draw(figure.signal(places[0], [at_y(end) for end in ends], marker=END).lines())
         figure.draw(figure.signal(*places, marker=marker).lines())
     for mark in chart.marks:
         figure.draw(figure.signal([at_x(mark.x)], [at_y(mark.y)], marker=CROSS))
@@ -48,8 +52,9 @@ def render(chart: Chart, style: Style) -> str:
     figure.clear()
     rows = [line.rstrip() for line in drawn.split("\n") if line.strip()]
     legend = [f"{marker} {curve.label}" for curve, marker in zip(chart.curves, MARKERS, strict=False) if curve.label]
+    legend += [f"{END} what it may be"] * any(curve.band for curve in chart.curves)
     marked = [f"{CROSS} {mark.label}" for mark in chart.marks]
-    lines = [chart.title, f"{chart.y} over {chart.x}", "", *rows, *legend, *marked]
+    lines = [*wrap(chart.title, width), f"{chart.y} over {chart.x}", "", *rows, *legend, *marked]
     text = "\n".join(lines)
     return style.text(text.translate(PLAIN) if style.script == "ascii" else text)
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.errors import Unavailable
 from tfcalc.render.chart import ticks
+from tfcalc.report.chart import Bars
 
 if TYPE_CHECKING:
-    from tfcalc.report.chart import Chart
+    from tfcalc.report.chart import Chart, Curve
 
 VEGA, SVG, PNG = ".vl.json", ".svg", ".png"
 ENDINGS = (VEGA, SVG, PNG)
@@ -20,9 +21,10 @@ SIZES = {"iec": ("GiB", 2**30), "si": ("GB", 10**9)}
 """Unit of an axis of bytes, and how many it is."""
 
 
-def drawing(chart: Chart, ending: str) -> bytes:
+def drawing(chart: Chart | Bars, ending: str) -> bytes:
     """The chart as a file that ends so. Raises Unavailable for SVG and PNG without vl-convert."""
-    text = json.dumps(specification(chart), indent=2, ensure_ascii=False)
+    specified = stacked(chart) if isinstance(chart, Bars) else specification(chart)
+    text = json.dumps(specified, indent=2, ensure_ascii=False)
     if ending == VEGA:
         return (text + "\n").encode()
     try:
@@ -51,12 +53,13 @@ def specification(chart: Chart) -> dict[str, object]:
     color = {"field": "curve", "type": "nominal", "title": None, "sort": labels}
     rows = [{"curve": curve.label, "x": x, "y": y} for curve in chart.curves for x, y in curve.points]
     layers: list[dict[str, object]] = [
+        *(_band(curve, axes, scaled) for curve in chart.curves if curve.band),
         {
             "data": {"values": rows},
             **scaled,
             "mark": {"type": "line", "point": True},
             "encoding": {**axes, **({"color": color} if len(labels) > 1 else {})},
-        }
+        },
     ]
     if chart.marks:
         marked = [{"x": mark.x, "y": mark.y, "label": mark.label} for mark in chart.marks]
@@ -68,6 +71,41 @@ def specification(chart: Chart) -> dict[str, object]:
             )
         ]
     return {"$schema": SCHEMA, "title": chart.title, "width": WIDTH, "height": HEIGHT, "layer": layers}
+
+
+def _band(curve: Curve, axes: dict[str, dict[str, object]], scaled: dict[str, object]) -> dict[str, object]:
+    """The area between the lowest and the highest that an estimate may be."""
+    rows = [{"x": x, "y": low, "high": high} for (x, _), (low, high) in zip(curve.points, curve.band, strict=True)]
+    return {
+        "data": {"values": rows},
+        **scaled,
+        "mark": {"type": "area", "opacity": 0.2},
+        "encoding": {**axes, "y2": {"field": "high"}},
+    }
+
+
+def stacked(bars: Bars) -> dict[str, object]:
+    """Bars in the words of Vega-Lite, the parts of each side by side."""
+    unit, size = SIZES[bars.units] if bars.unit == "bytes" else (bars.unit, 1)
+    rows = [
+        {"row": row, "part": part, "place": place, "size": amount}
+        for row, sizes in bars.rows
+        for place, (part, amount) in enumerate(zip(bars.parts, sizes, strict=True))
+    ]
+    return {
+        "$schema": SCHEMA,
+        "title": bars.title,
+        "width": WIDTH,
+        "data": {"values": rows},
+        "transform": [{"calculate": f"datum.size / {size}", "as": unit}],
+        "mark": "bar",
+        "encoding": {
+            "y": {"field": "row", "type": "nominal", "title": None, "sort": [row for row, _ in bars.rows]},
+            "x": {"field": unit, "type": "quantitative", "axis": {"format": "~r"}},
+            "color": {"field": "part", "type": "nominal", "title": None, "sort": list(bars.parts)},
+            "order": {"field": "place"},
+        },
+    }
 
 
 def _lengths(chart: Chart) -> dict[str, object]:

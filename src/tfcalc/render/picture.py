@@ -266,10 +266,11 @@ def _portion(picture: Divided, portion: Portion, place: tuple[float, float, floa
     if width < NARROWEST:
         return rect
     room = int((width - 8) / LETTER)
-    label = portion.label if len(portion.label) <= room else f"{portion.label[: room - 1]}…"
-    text = _text(x + 4, y + 22, label, "on")
+    whole = len(portion.label) <= room
+    text = _text(x + 4, y + 22, portion.label if whole else f"{portion.label[: room - 1]}…", "on")
     if not (linked and portion.path):
         return rect + text
+    text *= whole  # what a link shows is within its name, for those who follow it by saying it
     return f'<a href="#{anchor(portion.path)}" aria-label="{escape(told)}">{rect}{text}</a>'
 
 

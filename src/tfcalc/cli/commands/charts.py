@@ -8,25 +8,36 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.options import Option
 from tfcalc.cli.output import deliver, style_of
 from tfcalc.errors import UsageError
+from tfcalc.render.drawing import ENDINGS, drawing
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
-    from tfcalc.report.chart import Chart
+    from tfcalc.report.chart import Bars, Chart
 
 CHART = Option(
     "chart", ("--chart",), "a chart in the terminal; -o FILE.svg, .png or .vl.json draws one", switch=True, front=True
 )
 
 
+def drawn_in_file(settings: Settings) -> str:
+    """The ending of the file that was asked for, if it is that of a picture; else nothing."""
+    target = str(settings.get("output", ""))
+    return next((each for each in ENDINGS if target.endswith(each)), "")
+
+
+def deliver_file(chart: Callable[[], Chart | Bars], settings: Settings) -> bool:
+    """Write the chart where a file of one is asked for; whether it was."""
+    ending = drawn_in_file(settings)
+    if not ending:
+        return False
+    settings.refuse(("format", "quiet", "chart"), f"with -o {settings.get('output')}", {})
+    deliver(drawing(chart(), ending), settings)
+    return True
+
+
 def deliver_chart(chart: Callable[[], Chart], settings: Settings, *, always: bool = False) -> bool:
     """Write the chart where one is asked for; whether it was."""
-    from tfcalc.render.drawing import ENDINGS, drawing
-
-    target = str(settings.get("output", ""))
-    ending = next((each for each in ENDINGS if target.endswith(each)), "")
-    if ending:
-        settings.refuse(("format", "quiet", "chart"), f"with -o {target}", {})
-        deliver(drawing(chart(), ending), settings)
+    if deliver_file(chart, settings):
         return True
     if not (settings.get("chart") or always):
         return False

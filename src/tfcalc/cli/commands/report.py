@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tfcalc import __version__
-from tfcalc.answers.training_memory import HEADINGS, KEYS, NAMES, TrainingMemory
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.overview import as_typed
@@ -25,7 +24,7 @@ from tfcalc.printable import quoted
 from tfcalc.render.page import page
 from tfcalc.render.page_markdown import page_markdown
 from tfcalc.report import BLOCKS, Entry
-from tfcalc.report.chart import Bars, Divided, Picture, Portion
+from tfcalc.report.chart import Divided, Picture, Portion
 from tfcalc.report.declared import Answer, Key, Record, Told, records, text
 from tfcalc.report.number import Opened
 from tfcalc.report.page import OpenedNumber, PageSection, WholePage
@@ -101,20 +100,6 @@ def divided(answer: Any) -> Iterator[Picture]:
 
     if answer.root.value:
         yield Divided(f"{answer.title}, divided down to the matrices", portion(answer.root, ""), answer.unit)
-
-
-def bars_of_step(answer: TrainingMemory) -> Iterator[Picture]:
-    """A bar for each phase of a training step, at its peak, made of what is live then."""
-    shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in answer.timeline)]
-    yield Bars(
-        title=f"{answer.subtitle}: memory over a step, each phase at its peak",
-        parts=tuple(HEADINGS[place] for place in shown),
-        rows=tuple(
-            (NAMES.get(phase.phase, phase.phase), tuple(getattr(phase, KEYS[place]) for place in shown))
-            for phase in answer.timeline
-        ),
-        units=answer.by.units,
-    )
 
 
 def charted(answer: Any) -> Iterator[Picture]:
@@ -236,7 +221,7 @@ PARTS = (
         "memory {model} --train --timeline",
         "Each phase at its highest moment, and what is live then.",
         takes=("batch_size", "seq_len", "recompute"),
-        pictures=bars_of_step,
+        pictures=charted,
         opens=lambda keys: keys[-1].endswith("bytes"),
         laid_out=beside_picture,
     ),

@@ -10,7 +10,9 @@ from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.answers.serve_reading import ServedReading, serve_reading
 from tfcalc.catalog import load
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.charts import CHART, deliver_chart, drawn_in_file
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
+from tfcalc.cli.output import show
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -80,6 +82,7 @@ ASKED = (
     ),
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
     Option("curve", ("--curve",), "a line for each number of requests", switch=True),
+    CHART,
 )
 RUNS = Option(
     "calibrate",
@@ -154,7 +157,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
         rate=rate,
         fewest=bool(settings.get("fewest")),
         floor=bool(settings.get("floor")),
-        curve=bool(settings.get("curve")),
+        curve=bool(settings.get("curve") or settings.get("chart") or drawn_in_file(settings)),
         runs=_own_runs(settings, model, name),
     )
 
@@ -282,6 +285,12 @@ def requests_per_second(text: str) -> float:
     return float(match[1])
 
 
+def _write(found: Serve | ServedReading, settings: Settings) -> None:
+    """Write the curve as a chart where one is asked for; else as any other answer."""
+    if isinstance(found, ServedReading) or not deliver_chart(found.chart, settings):
+        show(found, settings)
+
+
 def _code(found: Answered) -> int:
     return 0 if getattr(found, "succeeded", True) else 1
 
@@ -317,4 +326,5 @@ COMMAND = Command(
         "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --concurrency 32 --price 4 --json",
     ),
     _code,
+    _write,
 )

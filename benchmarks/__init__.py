@@ -1,0 +1,1 @@
+"""What is timed, and what is held beside other programs: make benchmark, make ledger."""
