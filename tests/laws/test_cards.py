@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import Quick
 from tests.laws.presets import ALL, ENDS
 from tfcalc.answers.overview import METHODS, Overview, overview
 from tfcalc.answers.verdict import memory_within
@@ -99,3 +101,27 @@ def test_every_card_that_is_named_holds_it_and_no_other(name: str) -> None:
         named, others = named_and_others(found, line)
         assert [card for card in named if not fits(found, card, question)] == [], line
         assert [card for card in others if fits(found, card, question)] == [], line
+
+
+@pytest.mark.one_in(96)
+@pytest.mark.parametrize("name", ALL)
+def test_all_commands_say_the_same_of_a_card(
+    name: str, quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the smallest card that the overview names for LoRA, and of the largest that it does not name."""
+    monkeypatch.chdir(tmp_path)
+    found = overview(load(name))
+    if "finetune_lora" not in found.gpus:
+        return
+    named, others = named_and_others(found, "finetune_lora")
+    for card, fitting in ((named[:1], True), (others[-1:], False)):
+        for one in card:
+            asked = (name, "--train", "--lora", "16")
+            at_most = quick("solve", f"memory <= {one}", "--for", "batch", *asked, "-q").stdout.strip()
+            text = f'[models.a]\npreset = "{name}"\n\n[scenarios.s]\ntrain = true\nlora = 16\n\n'
+            text += f'[[budget]]\nmodel = "a"\nscenario = "s"\nfits_gpu = "{one}"\n'
+            (tmp_path / "tfcalc.toml").write_text(text, encoding="utf-8")
+            held = quick("budget").returncode == 0
+            (tmp_path / "tfcalc.toml").unlink()
+            verdict = quick("memory", *asked, "--gpu", one, "-q").returncode == 0
+            assert (verdict, held, at_most.isdecimal() and int(at_most) > 0) == (fitting, fitting, fitting), one
