@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.formulas_to_check import RIGHT, UNSEEN_RIGHT, UNSEEN_WRONG, WRONG
 from tests.conftest import Program
-from tfcalc import Transformer, UsageError, Workload, formula, load
+from tfcalc import Serving, TfcalcError, Training, Transformer, UsageError, Workload, formula, load
 from tfcalc.analysis.check import FormulaCheck, check
 from tfcalc.analysis.check_causes import cause_of, proportion
 from tfcalc.core.notation import NOTATIONS
@@ -92,6 +92,37 @@ def test_what_is_printed_of_a_preset_is_right(preset: str) -> None:
         ):
             printed = formula(target, of, model).text(Style(script=script, notation=notation))
             assert check(target, printed, of, model, notation=notation).correct, printed
+
+
+TRAINED = {"workload": Workload(phase="train"), "training": Training()}
+HELD: dict[str, dict[str, Any]] = {
+    "training": TRAINED,
+    "adapters": TRAINED | {"training": Training(lora=8)},
+    "serving": {"serving": Serving()},
+    "a dynamic cache": {"serving": Serving(cache="dynamic")},
+    "at rest": {},
+}
+TERMS = ("weights", "gradients", "optimizer", "activations", "cache", "temporary", "workspaces", "complete")
+"""Terms of memory, of which each answer has some."""
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("how", HELD)
+@pytest.mark.parametrize("preset", [*PRESETS, "mamba-1.4b"])
+def test_what_is_printed_of_memory_is_right(preset: str, how: str) -> None:
+    model, asked, checked = load(preset), HELD[how], 0
+    for term in TERMS:
+        try:
+            printed = str(formula(term, "memory", model, **asked))
+        except TfcalcError:  # no term of this answer
+            continue
+        assert check(term, printed, "memory", model, **asked).correct, (term, printed)
+        checked += 1
+    assert checked or (preset, how) in NOT_HELD
+
+
+NOT_HELD = [(preset, "a dynamic cache") for preset in ("bert-base-uncased", "t5-small", "mamba-1.4b")]
+"""A dynamic cache is one of keys and values, of a decoder alone."""
 
 
 def test_patterns_have_floors_and_minima() -> None:

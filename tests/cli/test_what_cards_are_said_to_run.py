@@ -67,6 +67,20 @@ def test_checkpoints_in_fp32_are_served_in_16_bits(quick: Quick) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        ("gemma-2-27b", 27_227_128_320),
+        ("olmo-7b", 6_888_095_744),
+        ("starcoder2-3b", 3_030_371_328),
+        ("smollm-1.7b", 1_711_376_384),
+    ],
+)
+def test_so_are_all_others_whose_weights_are_stored_in_32(model: str, params: int, quick: Quick) -> None:
+    """By the parameters that their pages on the Hub print."""
+    assert answered(quick, f"memory {model} --serve")["weights_bytes"] == 2 * params
+
+
+@pytest.mark.parametrize(
     ("card", "has", "lacks"),
     [
         ("t4", ["full fine-tuning, fp16", "math attention"], ["bf16", "flash"]),
@@ -99,6 +113,10 @@ def test_megatron_of_today_stores_no_scores_and_is_that_with_flash_attention(qui
         ("llama-3.1-70b --gpu 8xh100", "--fsdp --offload optimizer", "--fsdp --gpu 16xh100"),
         pytest.param(
             *("llama-3.1-70b --qlora --gpu 4xa100-40 --seq 4k --checkpointing none", "--checkpointing full", ""),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("llama-3.1-8b --gpu 8xh100 --seq 128k", "--offload-activations", ""),
             marks=pytest.mark.long,
         ),
     ],

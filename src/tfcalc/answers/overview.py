@@ -610,4 +610,4 @@ def _tuned(
     need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
     if isinstance(need, Unknown):
         return need, None
-    return need, partial(training_on, need, peaks, run, plan, compute_dtype(model))
+    return need, partial(training_on, peaks, run, plan, compute_dtype(model))

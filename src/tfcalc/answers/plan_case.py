@@ -13,7 +13,7 @@ from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout
-from tfcalc.search.gpus import FITTING, CardRule, Simulated, of_accelerator
+from tfcalc.search.gpus import CardRule, Simulated, of_accelerator
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.device_memory import READ
@@ -268,7 +268,7 @@ class PlanCase:
 
     def fits(self, one: EvaluatedLayout) -> bool:
         """Return whether it fits, tightly or with room to spare."""
-        return self.status(one) in FITTING
+        return self.rule.fits(self.peak(one), self.simulated(one))
 
     def untried(self, at: Layouts) -> list[str]:
         """Names of the axes of which a search would not have tried this value."""

@@ -22,7 +22,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import APPLE, Accelerator, accelerators, named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.training.measured import allocatable, least_allocated, most_reserved, most_simulated
-from tfcalc.training.states import workspaces
+from tfcalc.training.states import LARGE_SINCE, workspaces
 from tfcalc.training.step_terms import bytes_in
 from tfcalc.units import parse_bytes, short_bytes
 
@@ -209,22 +209,23 @@ def serving_on(need: int, plan: Serving, dtype: str) -> Iterator[Accelerator]:
     return (gpu for gpu in _computing(dtype) if need <= of_accelerator(gpu).serving(plan).bytes)
 
 
-def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
-    """The common GPUs that compute in ``dtype``, and on which a training step fits, whose ``peaks`` are known.
+def training_on(peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
+    """The common GPUs that compute in ``dtype``, and on which a training step fits by the rule of verdicts.
 
-    The step takes ``need`` bytes where nothing is known of the GPU.
+    What the step reserves without a limit is simulated once, for all GPUs that run the same kernels.
     """
-    small = bytes_in(workspaces(plan.capability))
-    simulated = cache(lambda: peaks.reserved(run, plan).reserved)
+    free = cache(lambda: peaks.reserved(run, plan))
 
     def fits(gpu: Accelerator) -> bool:
-        card, more = of_accelerator(gpu), bytes_in(workspaces(gpu.capability)) - small
-        if need + more > card.allocatable:
-            return False
-        if card.bytes > ROUNDED * (simulated() + more):
-            return True
         there = plan.replaced(capability=gpu.capability)
-        return runs_within(need + more, card.bytes, lambda within: peaks.reserved_within(run, there, within))
+        need = peaks.peak(run, there, noting=True)
+        alike = abs(need - peaks.peak(run, plan, noting=True)) <= bytes_in(workspaces(LARGE_SINCE[0]))
+
+        def simulated(within: int) -> Reserved | None:
+            roomy = alike and ROUNDED * free().reserved < within
+            return free() if roomy else peaks.reserved_within(run, there, within)
+
+        return CardRule(of_accelerator(gpu)).fits(need, simulated)
 
     return filter(fits, _computing(dtype))
 
@@ -329,7 +330,12 @@ class CardRule(NamedTuple):
             return RISKY
         if self._roomy(total, simulated):
             return room.status(total)
-        return TIGHT if runs_within(total, self.budget.bytes, simulated) else RISKY
+        return TIGHT if self.fits(total, simulated) else RISKY
+
+    def fits(self, total: int, simulated: Simulated | None = None) -> bool:
+        """Return whether the state of such a step is one of those that fit, with less asked of the allocator."""
+        on_card = self.room.budget != self.budget.bytes
+        return self.room.holds(total) and (not on_card or runs_within(total, self.budget.bytes, simulated))
 
     def _roomy(self, total: int, simulated: Simulated | None) -> bool:
         """Return whether PyTorch's cache would be within the card even if it were as large as published ones."""
