@@ -34,10 +34,15 @@ def asked(model: Any, run: Workload, **plan: Any) -> MethodMemory:
     return found
 
 
+def of(phase: Any, part: str) -> int:
+    """Bytes of a part of a phase."""
+    return int(getattr(phase, f"{part}_bytes"))
+
+
 def live(phase: Any) -> int:
     """Bytes over the weights of all models, with the token ids."""
     of_models = ("weights", "master_weights", "optimizer", "reference", "critic", "reward", "buffers")
-    return int(phase.total_bytes - sum(getattr(phase, f"{part}_bytes") for part in of_models))
+    return int(phase.total_bytes - sum(of(phase, part) for part in of_models))
 
 
 @pytest.mark.parametrize("row", recorded("memory/preference.jsonl"), ids=lambda row: f"{row['method']}-{row['trl']}")
@@ -116,13 +121,13 @@ def test_models_beside_the_trained_one() -> None:
     beside = {"dpo": 4 * params, "grpo": 0, "ppo": 4 * params}
     for method, expected in beside.items():
         phases = asked(model, run, method=method, precision="fp32").step_phases
-        assert {phase.reference_bytes for phase in phases} == {expected}
+        assert {of(phase, "reference") for phase in phases} == {expected}
     none = {"method": "dpo", "precompute_ref_log_probs": True}
     for plan in (none, {"method": "dpo", "lora": 4}, {"method": "grpo", "beta": "0.1", "lora": 4}):
-        assert {phase.reference_bytes for phase in asked(model, run, **plan).step_phases} == {0}
+        assert {of(phase, "reference") for phase in asked(model, run, **plan).step_phases} == {0}
     critic = params - 512 * 64 + 64  # one output in the place of the words
     phases = asked(model, run, method="ppo", precision="fp32").step_phases
-    (found,) = {(each.critic_bytes, each.reward_bytes) for each in phases}
+    (found,) = {(of(each, "critic"), of(each, "reward")) for each in phases}
     tensors = 1 + 2 * 9 + 1 + 1
     assert found == (3 * 4 * critic + 4 * tensors, 4 * critic)  # fp32 weights, AdamW's two moments and its steps
 
@@ -133,11 +138,11 @@ def test_an_engine_takes_its_share() -> None:
     plan = Training(method="grpo", vllm_mode="colocate", sleep="2")
     judged = tfcalc.fits(model, gpu="h100", workload=run, training=plan).report
     assert isinstance(judged, MethodMemory)
-    by_phase = {phase.phase: phase.engine_bytes for phase in judged.step_phases}
+    by_phase = {phase.phase: of(phase, "engine") for phase in judged.step_phases}
     assert by_phase.pop("generate") == int(0.3 * int(79.18 * 2**30))
     assert set(by_phase.values()) == {0}
     awake = asked(model, run, method="grpo", vllm_mode="colocate").step_phases
-    assert len({phase.engine_bytes for phase in awake}) == 1
+    assert len({of(phase, "engine") for phase in awake}) == 1
     copied = asked(model, run, method="grpo", vllm_mode="colocate", sleep="1")
     assert copied.schedule.weights_on_host == 2 * 596_049_920  # Qwen3-0.6B's parameters, in bf16
     elsewhere = asked(model, run, method="grpo", vllm_mode="server").step_phases

@@ -8,7 +8,6 @@ from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.charts import deliver_file, drawn_in_file
 from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
 from tfcalc.cli.output import show
@@ -168,6 +167,11 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
 
 def write(found: Memory, settings: Settings) -> None:
     """Write the chart of a step, where a file of one is asked for; else as any other answer."""
+    if not settings.get("output"):
+        show(found, settings)
+        return
+    from tfcalc.cli.commands.charts import deliver_file, drawn_in_file  # drawing is rare here
+
     if not drawn_in_file(settings):
         show(found, settings)
     elif isinstance(found, TrainingMemory):
