@@ -35,7 +35,6 @@ from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
 from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
-from tfcalc.report.chart import Bars
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.plans import Training
+    from tfcalc.report.chart import Bars
     from tfcalc.training.measured import OnCard
     from tfcalc.workload import Workload
 
@@ -473,6 +473,8 @@ class TrainingMemory(PeakMemory):
 
     def chart(self) -> Bars:
         """A bar for each phase of a step, at its peak, made of what is live then."""
+        from tfcalc.report.chart import Bars  # few ask for a picture
+
         shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in self.timeline)]
         return Bars(
             title=f"{self.subtitle}: memory over a step, each phase at its peak",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.options import Option
 from tfcalc.cli.output import deliver, style_of
 from tfcalc.errors import UsageError
+from tfcalc.render.chart import render
 from tfcalc.render.drawing import ENDINGS, drawing
 
 if TYPE_CHECKING:
@@ -43,7 +44,5 @@ def deliver_chart(chart: Callable[[], Chart], settings: Settings, *, always: boo
         return False
     if settings.get("format", "table") != "table" or settings.get("quiet"):
         raise UsageError("--chart is for a terminal, or a text file", "leave --format and -q out, or --chart")
-    from tfcalc.render.chart import render
-
     deliver(render(chart(), style_of(settings)), settings)
     return True
