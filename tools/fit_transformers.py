@@ -77,17 +77,18 @@ class Step(NamedTuple):
 def steps() -> tuple[Step, ...]:
     """All of them whose number format is estimated, each once."""
     rows = {(file, row["run"].partition(",")[0]): row for file in ROWS for row in recorded(file)}
-    found = (step_of(row) for row in rows.values() if "--compile" not in row["arguments"])
+    found = (step_of(row) for row in rows.values())
     return tuple(step for step in found if step.run.format in COMPUTED)
 
 
 def step_of(row: Mapping[str, Any]) -> Step:
     """Return the run of a row, as ``train`` asks about it."""
-    name, words = row["arguments"][1], row["arguments"][3:]
+    name, words = row["arguments"][1], [word for word in row["arguments"][3:] if word != "--compile"]
     given = {FIELDS[key]: value for key, value in zip(words[::2], words[1::2], strict=True) if key in FIELDS}
     sizes: dict[str, Any] = {key: int(value) if value.isdigit() else value for key, value in given.items()}
     run = Workload(phase="train", **{key: value for key, value in sizes.items() if key in OF_WORKLOAD})
-    plan = Training(**{key: value for key, value in sizes.items() if key not in OF_WORKLOAD})
+    compiled = "--compile" in row["arguments"]
+    plan = Training(compile=compiled, **{key: value for key, value in sizes.items() if key not in OF_WORKLOAD})
     model = load(name)
     question = TrainQuestion(model, run, plan, tokens=1)
     card = "h200" if "H200" in row["card"] else "h100"

@@ -234,7 +234,7 @@ class RunOnCard(VerdictOnCard):
 
     @cached_property
     def eager(self) -> EagerWork | None:
-        """Work of a step whose code runs operation by operation; None where it is compiled, or Megatron-LM's."""
+        """Work of a step by the tape; None for Megatron-LM, and where compiled code runs on several GPUs."""
         return EagerWork(*self.peaks.made(*self.resolved)) if self.stack == EAGER else None
 
     @cached_property
@@ -256,8 +256,8 @@ class RunOnCard(VerdictOnCard):
     def stack(self) -> str:
         """Name of the code whose rates are taken."""
         plan, file = self.plan, self.question.rates
-        eager = not plan.compile and plan.backend in (AUTO, "transformers", "fused", "torch")
-        usual = MEGATRON if plan.megatron else EAGER if eager else COMPILED
+        on_tape = plan.backend in (AUTO, "transformers", "fused", "torch") and (self.gpus == 1 or not plan.compile)
+        usual = MEGATRON if plan.megatron else EAGER if on_tape else COMPILED
         return usual if file is None else file.stack(usual)
 
     @cached_property
