@@ -285,7 +285,7 @@ def test_a_flat_shard_steps_at_once() -> None:
     one = tfcalc.Training(optimizer="lion")
     two = one.replaced(zero="1", gpus=2, layout="zero")
     words, params = 30522 * 768, int(tfcalc.params(model).answer)  # the largest parameter, and all of them
-    assert _memory(model, "temporary_bytes", run, training=one) == 2 * 4 * words
+    assert _memory(model, "temporary_bytes", run, training=one) == pytest.approx(2 * 4 * words, abs=16)  # or of a sum
     shard = _memory(model, "temporary_bytes", run, training=two)
     assert shard == pytest.approx(2 * 4 * params // 2, abs=16)  # which is filled up
     assert _memory(model, "peak_bytes", run, training=two) > _memory(model, "peak_bytes", run, training=one)

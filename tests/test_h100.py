@@ -17,7 +17,7 @@ Row = dict[str, Any]
 SMALL = 6 * 10**9
 """Below these bytes of a peak the rests that the allocator leaves at its blocks (1 MiB each at most) exceed 1 %."""
 
-FILES = ("h100", "h100-again", "h200")
+FILES = ("h100", "h100-unseen", "h100-again", "h200")
 NEARLY = 2e-4
 """How far off saved bytes may be where routing is random, or compiled code saves its random state."""
 

@@ -39,7 +39,7 @@ FIELDS = {
 OF_WORKLOAD = ("batch_size", "seq_len", "kernel", "recompute")
 FITTED = ("product", "written", "call", "optimizer")
 WITHIN = {"product": (0.4, 0.95)}
-ROWS = ("memory/h100.jsonl", "memory/h100-again.jsonl", "memory/h200.jsonl")
+ROWS = tuple(f"memory/{name}.jsonl" for name in ("h100", "h100-unseen", "h100-again", "h200"))
 """What was recorded on three machines."""
 GENERATION = "hopper"
 """Of the card that the steps ran on."""

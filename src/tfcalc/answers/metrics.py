@@ -27,7 +27,7 @@ class Headline(NamedTuple):
 
     @property
     def path(self) -> str:
-        """It as a metric: ``memory.peak_bytes``."""
+        """Name as a metric: ``memory.peak_bytes``."""
         return f"{self.command}.{self.key}"
 
 

@@ -196,7 +196,7 @@ class Key(Generic[T]):
         return self
 
     def behind(self, key: Key[Any]) -> Self:
-        """Set the base's key that it stands behind, with those that follow it in its class; return the key itself."""
+        """Set the base's key before it, with those that follow it in its class; return the key itself."""
         self.before = key.name
         return self
 
@@ -322,7 +322,7 @@ class Keyed:
 
 
 def _in_their_places(keys: Mapping[str, Key[Any]], own: Mapping[str, Key[Any]]) -> dict[str, Key[Any]]:
-    """The keys with those of a class's own that stand behind another one there, each with its own ones that follow."""
+    """Return the keys, with those of a class's own where they come behind another one, and what follows each."""
     order, before = list(keys), ""
     for name, key in own.items():
         before = key.before or before

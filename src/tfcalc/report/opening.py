@@ -150,7 +150,7 @@ def count(note: str) -> Stated:
 
 
 def told_apart(names: Sequence[str]) -> list[str]:
-    """What each part of a list is called in paths: by its name, where no other part has the same, or by its place.
+    """Names of the parts of a list in paths: a part's own name, where no other has the same, or its place.
 
     >>> told_apart(["q", "q", "out", "3", ""])
     ['0', '1', 'out', '3', '4']

@@ -70,7 +70,7 @@ TRANSPOSED = {"linear": 1}
 """Operations that compute the gradient of an input, by its place, and hand on a transposed view of it.
 
 A tied matrix is in two products, or in one and a table: the second gradient is added to the first in new memory
-(profiled on a CPU; Qwen3-4B and StarCoder2-3B on an H100, tests/oracle/memory/h100.jsonl).
+(profiled on a CPU; Qwen3-4B and StarCoder2-3B on an H100, tests/oracle/memory/h100-unseen.jsonl).
 """
 
 
