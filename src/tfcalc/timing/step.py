@@ -202,7 +202,8 @@ class StepTime:
         each = where(depth % at.pp == 0, depth / at.pp, 0) / depth
         of_all, once_more = whole.all, whole.again.forward
         total = of_all.both + of_all.forward * at.again + once_more
-        uneven = larger((total + head) / at.pp, total * rounded_up(depth / at.pp) / depth) - head
+        shared = larger((total + head) / at.pp, total * rounded_up(depth / at.pp) / depth)
+        uneven = larger(shared - head, 0)  # the last stage has the whole head
         share = where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
         m = at.batches
         seconds = LayerSeconds(*(part.times(share * m) for part in whole))
