@@ -362,3 +362,23 @@ def test_what_is_asked_of_no_gpu_is_no_model_that_fits_on_none() -> None:
     run = Workload(phase="train", experts="all")
     with pytest.raises(tfcalc.UsageError, match="--experts all has no effect"):
         tfcalc.train("electra-base-generator", 7, run, step_time=1e-5).to_dict()
+
+
+def test_an_overview_names_no_card_whose_own_kernels_need_more() -> None:
+    """Flash attention was counted on a T4, which has none: 9 GiB too few for QLoRA of 11 layers of Llama-2-70B."""
+    config = {**tfcalc.load("llama-2-70b").config, "num_hidden_layers": 11}  # type: ignore[union-attr]
+    found: Any = tfcalc.overview(tfcalc.from_config(config)).to_dict()
+    assert "RTX-3060" in found["finetune_qlora_gpus"]
+    assert "T4" not in found["finetune_qlora_gpus"]
+
+
+@pytest.mark.parametrize(("tokens", "fact"), [("100M", "not a whole number"), (-5, "too small"), (10**19, "too large")])
+def test_the_tokens_of_a_run_are_a_number(tokens: Any, fact: str) -> None:
+    """Text was found out when the answer was printed, and -5 tokens took -6e-05 seconds."""
+    with pytest.raises(InvalidModel, match=fact):
+        tfcalc.train("gpt2", tokens)
+
+
+def test_the_requests_that_are_served_are_a_number() -> None:
+    with pytest.raises(InvalidModel, match="concurrency '16' is not a whole number"):
+        tfcalc.serve("gpt2", "h100", concurrency="16")  # type: ignore[arg-type]

@@ -277,3 +277,7 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
         largest = f"10^{len(str(most)) - 1}"
         raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")
     return value
+
+
+MOST_TOKENS = 10**18
+"""The most tokens that a run may have."""

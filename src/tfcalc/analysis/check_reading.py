@@ -14,12 +14,11 @@ from tfcalc.analysis.six_nd import Counted, counted
 from tfcalc.analysis.targets import find
 from tfcalc.analysis.why import given
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
-from tfcalc.answers.flops_of_run import MOST_TOKENS
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
-from tfcalc.dimensions import check_size
+from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.expressions import Ratio, settled
 from tfcalc.model import with_symbols

@@ -11,7 +11,7 @@ from tfcalc.analysis.remarks import needs_tokens
 from tfcalc.analysis.six_nd import Difference6ND, Size, difference, sized
 from tfcalc.answers.flops import Flops, check_tuning
 from tfcalc.conventions import Conventions
-from tfcalc.dimensions import check_size
+from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import own_run
 from tfcalc.report.declared import Key, Record, When, integer, number, records, text
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 PF_DAY = 1000 * 10**12 * 24 * 60 * 60
 """8.64·10¹⁹ FLOPs: a petaFLOP/s for a day (Amodei and Hernandez 2018; Brown et al. 2020, appendix D)."""
 
-MOST_TOKENS = 10**18
 PER_TOKEN = "tokens times the FLOPs per token of a training step, rounded down"
 LEAST_SHARE = 0.0005
 """Of the exact count: what a table shows of a difference; the JSON has all of it."""

@@ -132,7 +132,7 @@ class CommandOpened(NamedTuple):
         keys = prefix.split(".")[1:]
         value = number_at(keys, reach(overview.entries(), keys))
         command = overview.commands[self.line]
-        command += f" --dtype {keys[1]}" if keys[0] == "weights_bytes" and len(keys) > 1 else ""
+        command += f" --weights {keys[1]}" if keys[0] == "weights_bytes" and len(keys) > 1 else ""
         what = f"{self.key} of: {command}" if self.key else f"the growth of the cache by one token: {command}"
         terms = (DerivationTerm(f"{command.split()[1]}.{self.key}" if self.key else "", value, command),)
         return Derivation(

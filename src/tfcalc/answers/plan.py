@@ -221,11 +221,11 @@ class Plan(OneLayout):
             yield Cure("all axes free", found)
         for gpus in _doubled(question.gpus):
             if found := self._with(fixed=freed, gpus=gpus):
-                yield Cure(f"--gpus {gpus}", found)
+                yield Cure(f"--gpu {gpus}x{question.card.name.lower()}", found)
                 break
         for card in _larger(question.card):
             if found := self._with(fixed=freed, card=card):
-                yield Cure(f"--gpu {card.name.lower()}", found)
+                yield Cure(f"--gpu {question.gpus}x{card.name.lower()}", found)
                 break
 
     def _with(self, **changes: object) -> LayoutOfCase | None:

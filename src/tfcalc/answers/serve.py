@@ -23,9 +23,9 @@ from tfcalc.answers.serve_question import (
     sharing_of,
 )
 from tfcalc.core.traced import value_of
+from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.hardware import parse_gpu
-from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
@@ -1235,7 +1235,7 @@ def serve(
         "ep": ep,
     }
     for what, size in sizes.items():
-        check_least(what, size, 1)
+        check_size(what, size)
     if draft[0] < 0 or not 0 <= draft[1] <= 1:
         raise UsageError(f"a draft of {draft} is no tokens with their acceptance", "write (3, 0.7)")
     if draft_model is not None and not draft[0]:

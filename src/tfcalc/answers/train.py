@@ -12,6 +12,7 @@ from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, na
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.verdict import memory_within
 from tfcalc.core.traced import value_of
+from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
@@ -671,6 +672,7 @@ def train(
 
 def trained(question: TrainQuestion) -> Train:
     """Return the answer of a training's question. Raises UsageError for a utilisation that is none."""
+    check_size("tokens", question.tokens, most=MOST_TOKENS)
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")

@@ -10,12 +10,13 @@ from math import isqrt
 from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.dimensions import MOST_TOKENS
 from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
 from tfcalc.solving.closed_form import TooLarge, difference, over
 from tfcalc.solving.conditions import Evaluator
 from tfcalc.solving.signs import Alternates, NoForm, NotMonotone, SignInterval, Unchanged, merged, searched, signs
-from tfcalc.solving.unknown import MOST_TOKENS, TOKENS, Domain, UnknownSize, domain
+from tfcalc.solving.unknown import TOKENS, Domain, UnknownSize, domain
 
 HOLDS = {"=": (0,), "<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,)}
 """Signs of the left side less the right one where a comparison is true."""

@@ -175,9 +175,6 @@ def _whole(value: Num | None) -> int | None:
     return value if isinstance(value, int) else None
 
 
-MOST_TOKENS = 10**18
-
-
 class Domain(NamedTuple):
     """The sizes k·``step`` for k from ``first`` to ``last``; or those ``listed``, in order, where k counts them.
 
