@@ -367,7 +367,7 @@ class Plan(OneLayout):
         if "pipeline_model" in (how := self.layouts[0].source.ends):
             yield f"The layers of a stage do not make as many chunks: {how} of Megatron-core"
         plan_of_it, *others = self.layouts[0].commands
-        yield f"To open the first: {'; '.join(others or [plan_of_it])}"
+        yield f"To open the first: {(others or [plan_of_it])[0]}"
 
     @property
     def _even_batch(self) -> int | None:
