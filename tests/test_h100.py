@@ -44,7 +44,8 @@ def test_a_training_step_takes_what_is_said(name: str) -> None:
         assert found["saved"].predicted == pytest.approx(found["saved"].run.bytes, rel=near, abs=0)
     peak = found["allocated"]
     assert peak.error is not None
-    assert abs(peak.error) <= (0.01 if peak.run.bytes > SMALL else 0.065)
+    routed = "moe" in name  # tokens go to experts by chance: as many to each are counted
+    assert abs(peak.error) <= (0.015 if routed else 0.01 if peak.run.bytes > SMALL else 0.065)
     for quantity in set(found) - {"saved"}:
         assert found[quantity].run.bytes <= found[quantity].high, quantity
 
