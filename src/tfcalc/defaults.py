@@ -116,10 +116,16 @@ def resolve_plan(model: Model, plan: Training) -> Training:
         plan = plan.replaced(precision=of_trainer(plan.precision, compute_dtype(model)))
     plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
     if plan.lora is not None and plan.lora_dtype == AUTO:
-        by = precision(plan.precision)
-        of_peft = FP32.name if plan.by_trl else by.adapted  # peft casts the adapters of 16-bit models up
-        plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else of_peft)
+        plan = plan.replaced(lora_dtype=_of_adapters(plan))
     return plan
+
+
+def _of_adapters(plan: Training) -> str:
+    """Number format of adapters: TRL gives 16-bit models to peft, which casts them up (``autocast_adapter_dtype``)."""
+    by = precision(plan.precision)
+    if _in_one_format(plan):
+        return by.stored
+    return FP32.name if plan.by_trl else by.adapted
 
 
 def usual_stage(plan: Training) -> str:

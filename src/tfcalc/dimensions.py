@@ -20,6 +20,8 @@ T = TypeVar("T", bound="Described")
 
 LARGEST = 10**12
 """Largest accepted size: published ones are far below it, so a larger one is a typo."""
+MOST_TOKENS = 10**18
+"""The most tokens that a run may have."""
 
 
 NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
@@ -277,7 +279,3 @@ def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) ->
         largest = f"10^{len(str(most)) - 1}"
         raise InvalidModel(f"{name} {figures} is too large", f"the largest accepted is {largest}; is it a typo?")
     return value
-
-
-MOST_TOKENS = 10**18
-"""The most tokens that a run may have."""

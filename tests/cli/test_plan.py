@@ -453,6 +453,18 @@ def test_what_would_fit_is_tried(quick: Quick) -> None:
         assert then["step_seconds"] == remedy["fastest"]["step_seconds"]
 
 
+def test_a_stage_has_the_whole_head(quick: Quick) -> None:
+    """gpt2's 12 layers on 8 stages: its head, of 50,257 x 768 numbers, is more than a stage's layers, and is not shared.
+
+    No part of a step is below nothing, and the last stage multiplies 6 FLOPs of each of the head's numbers and tokens.
+    """
+    axes = "--tp 1 --pp 8 --cp 1 --micro-batch 16".split()
+    found = answer(quick, "plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "1024", *axes)
+    assert min(found["parts"].values()) >= 0
+    assert sum(found["parts"].values()) == pytest.approx(found["step_seconds"])
+    assert found["parts"]["products_seconds"] > 6 * 50257 * 768 * found["tokens_per_step"] / 989.4e12
+
+
 def test_a_layout_is_written_as_it_is_printed(quick: Quick) -> None:
     """A row of the table can be asked about."""
     found = quick(*SMALL, "--format", "csv").stdout.splitlines()

@@ -503,3 +503,12 @@ def test_every_kind_of_model_is_answered_or_refused_in_a_line(quick: Quick, name
     assert done.returncode in (0, 1, 2, 3)
     assert "internal error" not in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_rate_on_a_card_that_is_too_small_says_what_would_hold_the_model(quick: Quick) -> None:
+    """The remedy is typed as it is printed: without the rate the answer names the GPUs."""
+    words = ("serve", "llama-3.1-70b", "--gpu", "h100", "--input", "4k", "--output", "500")
+    refused = quick(*words, "--rate", "5")
+    assert refused.returncode == 2
+    assert "without --rate" in refused.stderr
+    assert "--gpu 2xh100-sxm --tp 2 would hold it" in quick(*words).stdout.splitlines()[0]

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
+ALL_TRIED = "whatever is changed but the length and the number of GPUs"
+"""How far an impossibility goes: what :mod:`tfcalc.search.remedies` changes of a run on GPUs that are there."""
+
+
 class VerdictOnCard:
     """A verdict on GPUs of one kind: as asked, or with the cheapest change that makes it fit."""
 
@@ -244,13 +248,13 @@ class FitTable(Answer):
         asked = next((one for one in self.fitting if one.judge.fits), None)
         changed = next((one for one in self.fitting if not one.judge.fits), None)
         if asked is None and changed is None:
-            return f"Fits on {self._none}, whatever is changed"
+            return f"Fits on {self._none}, {ALL_TRIED}"
         first = f"Fits on {_named(asked)} and larger" if asked else f"Fits on {self._none} as asked"
         return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
 
     def _notes(self) -> Iterator[str]:
         if self.small:
-            yield f"Too small, whatever is changed: {', '.join(self.small)}"
+            yield f"Too small, {ALL_TRIED}: {', '.join(self.small)}"
         if self.other:
             yield f"Not computed in its format on: {', '.join(self.other)}"
 

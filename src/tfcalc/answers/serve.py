@@ -1137,9 +1137,8 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
     """
     answer = Serve(question)
     if answer.by is None:
-        raise UsageError(
-            f"a rate of requests needs an estimate, and {answer.unknown}", "give how many there are at once"
-        )
+        remedy = "give how many there are at once" if answer.of.holds else "without --rate it is said on what it does"
+        raise UsageError(f"a rate of requests needs an estimate, and {answer.unknown}", remedy)
 
     def ended(concurrency: int) -> float:
         return float(answer.point(concurrency).rate.value / question.load.answer)

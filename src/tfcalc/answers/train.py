@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
-from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
+from tfcalc.answers.fit import ALL_TRIED, VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.verdict import memory_within
 from tfcalc.core.traced import value_of
@@ -25,7 +25,7 @@ from tfcalc.search.gpus import NO, SAID, Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
-from tfcalc.timing.step import EagerWork, Layouts, StepParts, StepTime, WeightBytes
+from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import step_run, with_method
@@ -231,12 +231,12 @@ class RunOnCard(VerdictOnCard):
     def _parts(self, machine: Machine, rates: Rates) -> StepParts:
         if self.resolved[0].kernel in SCORES:
             rates = rates._replace(eager_attention=True)
-        return StepTime(self.work, machine, rates, weights=self.weights, eager=self.eager).parts(self.layout)
+        return StepTime(self.work, machine, rates, weights=self.weights, tape=self.tape).parts(self.layout)
 
     @cached_property
-    def eager(self) -> EagerWork | None:
+    def tape(self) -> TapeWork | None:
         """Work of a step by the tape; None for Megatron-LM, and where compiled code runs on several GPUs."""
-        return EagerWork(*self.peaks.made(*self.resolved)) if self.stack == EAGER else None
+        return TapeWork(*self.peaks.made(*self.resolved)) if self.stack == EAGER else None
 
     @cached_property
     def layout(self) -> Layouts:
@@ -539,7 +539,7 @@ class Train(Answer):
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
         if not rows:
             return self._sheet(
-                f"{SAID[NO]} on {'any' if self.question.cards else 'any common'} GPU, whatever is changed: {tokens}", []
+                f"{SAID[NO]} on {'any' if self.question.cards else 'any common'} GPU, {ALL_TRIED}: {tokens}", []
             )
         first = self.each[0]
         seconds = first.step_seconds

@@ -99,13 +99,15 @@ MIXED = WeightBytes()
 """Weights in 16 bits with fp32 master weights, as large runs have them."""
 
 
-class EagerWork(NamedTuple):
-    """Work of a step whose code runs operation by operation, by the tape that its memory is counted on.
+class TapeWork(NamedTuple):
+    """Work of a step on a GPU by the tape that its memory is counted on: of eager code, or of compiled layers.
+
+    Seconds: bytes · written / bandwidth, and calls · call where that is longer than the kernels take (rates.toml).
 
     Attributes:
-        calls: tensors that are made and freed until the optimizer's step: each is a kernel that Python, or autograd,
-            has to launch.
-        written: bytes of all that are made.
+        calls: tensors that are made, and those that are freed, until the optimizer's step: each time Python or
+            autograd calls something.
+        written: bytes of all tensors that are made.
     """
 
     calls: int
@@ -186,9 +188,9 @@ class StepTime:
         *,
         precision: str = "bf16",
         weights: WeightBytes = MIXED,
-        eager: EagerWork | None = None,
+        tape: TapeWork | None = None,
     ) -> None:
-        self.work, self.machine, self.rates, self.weights, self.eager = work, machine, rates, weights, eager
+        self.work, self.machine, self.rates, self.weights, self.tape = work, machine, rates, weights, tape
         self.full = machine.peak * rates.product
         self.rate = self.full * rates.faster(precision)
         self.bandwidth = machine.bandwidth * rates.memory
@@ -227,14 +229,14 @@ class StepTime:
             optimizer,
             0.0,
         )
-        if self.eager is not None:
-            found = self._operation_by_operation(found, self.eager, m)
+        if self.tape is not None:
+            found = self._by_the_tape(found, self.tape, m)
         doublings = log2(larger(at.gpus / 8, 1))
         found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
         scale = self.rates.scale
         return found if scale == 1 else StepParts(*(part * scale for part in found))
 
-    def _operation_by_operation(self, found: StepParts, work: EagerWork, batches: Many) -> StepParts:
+    def _by_the_tape(self, found: StepParts, work: TapeWork, batches: Many) -> StepParts:
         """Put what the tape counted in the place of elementwise work, and add what the device waits for Python."""
         moved = batches * work.written * self.rates.written / self.bandwidth
         found = found._replace(elementwise=moved)
@@ -327,7 +329,7 @@ class StepTime:
         if self.rates.eager_attention:
             pairs = layer.scores * share
             by_products = 2 * layer.attention * share / (self.full * self.rates.eager)
-            moved = EAGER_BYTES * pairs if self.eager is None else 0  # which the tape has
+            moved = EAGER_BYTES * pairs if self.tape is None else 0  # which the tape has
             seconds = by_products + moved / self.bandwidth
             return PassSeconds(seconds, 2 * seconds)
         forward = layer.attention * share / (self.machine.peak * self.rates.flash_forward)
@@ -351,8 +353,8 @@ class StepTime:
         return PassSeconds(forward + permuted, again * forward + permuted)
 
     def elementwise(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
-        """Bytes that norms, residuals, rotations and activations read and write, in seconds; not of eager code."""
-        if self.eager is not None:
+        """Bytes that norms, residuals, rotations and activations move, in seconds; none where the tape tells."""
+        if self.tape is not None:
             return PassSeconds()
         elements = tokens / at.tp * (layer.stream * self._stream_share(at) + layer.inside + layer.routed)
         moved = elements * ACCESSES * BYTES * self.rates.elementwise
@@ -370,7 +372,7 @@ class StepTime:
         passes = sum_of(
             self.linear(tokens, one.inner, one.columns / at.tp, one.backward).times(one.times) for one in self.work.head
         )
-        if self.eager is not None:
+        if self.tape is not None:
             return passes.both
         loss = 10 * BYTES * tokens * self.work.vocabulary / at.tp / self.bandwidth
         return passes.both + loss
