@@ -454,11 +454,11 @@ def test_what_would_fit_is_tried(quick: Quick) -> None:
 
 
 def test_a_stage_has_the_whole_head(quick: Quick) -> None:
-    """gpt2's 12 layers on 8 stages: its head, of 50,257 x 768 numbers, is more than a stage's layers, and is not shared.
+    """gpt2's 12 layers on 8 stages: its head, of 50,257 x 768 numbers, is more than a stage's layers.
 
     No part of a step is below nothing, and the last stage multiplies 6 FLOPs of each of the head's numbers and tokens.
     """
-    axes = "--tp 1 --pp 8 --cp 1 --micro-batch 16".split()
+    axes = ["--tp", "1", "--pp", "8", "--cp", "1", "--micro-batch", "16"]
     found = answer(quick, "plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "1024", *axes)
     assert min(found["parts"].values()) >= 0
     assert sum(found["parts"].values()) == pytest.approx(found["step_seconds"])
