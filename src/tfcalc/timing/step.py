@@ -3,8 +3,9 @@
     step = (m · stage + (p − 1)/v · (a stage's passes) + exposed messages + optimizer) · (1 + j · log₂(GPUs / 8))
 
 Form and sources: a matrix product is bound by the peak or by the bytes that it moves, on tiles of 128 × 256; attention
-by the FLOPs of visible pairs; elementwise work by bytes; a collective by the slower of the links that it crosses. The
-rates are those of rates.toml.
+by the FLOPs of visible pairs; elementwise work by bytes; a collective by the slower of the links that it crosses. Where
+a tape knows what a step makes (TapeWork), elementwise work is its bytes, and the step is no shorter than its calls take.
+The rates are those of rates.toml.
 """
 
 from __future__ import annotations
