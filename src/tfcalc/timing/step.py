@@ -4,7 +4,7 @@
 
 Form and sources: a matrix product is bound by the peak or by the bytes that it moves, on tiles of 128 × 256; attention
 by the FLOPs of visible pairs; elementwise work by bytes; a collective by the slower of the links that it crosses. Where
-a tape knows what a step makes (TapeWork), elementwise work is its bytes, and the step is no shorter than its calls take.
+a tape knows what a step makes (TapeWork), elementwise work is its bytes, and no step is shorter than its calls take.
 The rates are those of rates.toml.
 """
 
