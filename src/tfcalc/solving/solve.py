@@ -106,7 +106,7 @@ def solve(
     _check_units(conditions, evaluator)
     texts = tuple(text.strip() for text in COMPARISON.split(condition))
     style = Style(notation=notation)
-    with at_most(MOST_UNITS_OF_MEMORY if evaluator.memory_runs else MOST_UNITS, *_spent(condition, one)):
+    with at_most(MOST_UNITS, *_spent(condition, one)):
         one, evaluator = _trained(one, evaluator)
         evaluator.values(evaluator.setting)
         found = Solver(evaluator, conditions, one, evaluator.forms(one)).found()
@@ -158,8 +158,8 @@ def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evalu
     return one, evaluator
 
 
-MOST_UNITS, MOST_UNITS_OF_MEMORY = 240_000, 140_000
-"""What may be spent (:mod:`tfcalc.core.traced`) on a search, and on one for the memory of a step: some seconds."""
+MOST_UNITS = 240_000
+"""What may be spent (:mod:`tfcalc.core.traced`) on a search: some seconds."""
 
 
 def _spent(condition: str, one: UnknownSize) -> tuple[str, str]:

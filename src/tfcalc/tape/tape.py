@@ -243,6 +243,7 @@ class Tape:
                 made = self.new(entry[2], entry[3], f"gradient of {node.name}")
                 made.is_view = len(gradients) == TRANSPOSED.get(node.name)
                 gradients.append(made)
+                del made  # the list alone holds it: see above
         if node.scratch:
             self.tracker.needed(node.scratch)
         node.ended()
