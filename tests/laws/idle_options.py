@@ -262,7 +262,7 @@ TEXTS = {
     "against": ["mha"],
     "args": ["512,8"],
     "inputs": ["2x5x512"],
-    "engine": ["vllm@0.6.0", "trtllm"],
+    "engine": ["vllm@0.6.0", "trtllm", "sglang"],
     "slo": ["ttft=500ms", "tpot=1us"],
     "rate": ["0.1/s", "2/s"],
     "speculate": ["3@0.7"],
@@ -375,8 +375,11 @@ def options_beside(question: Question) -> Iterator[Option]:
             yield option
 
 
-def tried(question: Question, options: Iterable[Option] | None = None) -> Iterator[Tried]:
-    """Each of these options beside the question, or each that it does not have yet."""
+def tried(question: Question, options: Iterable[Option] | None = None, every: bool = False) -> Iterator[Tried]:
+    """Each of these options beside the question, or each that it does not have yet.
+
+    Values are tried until one changes the answer, or ``every`` one.
+    """
     plain = (question.command, *question.words)
     in_json = any(option.name == "format" for option in command(question.command).options)
     before: dict[bool, object] = {}
@@ -388,8 +391,13 @@ def tried(question: Question, options: Iterable[Option] | None = None) -> Iterat
             if code not in (0, 1):
                 raise AssertionError(f"{question}: exit {code}")
             before[as_json] = bare(text)
-        answers = {" ".join(more): asked((*words, *more)) for more in words_for(option)}
-        accepted = {more: bare(text) != before[as_json] for more, (code, text) in answers.items() if code in (0, 1)}
+        accepted: dict[str, bool] = {}
+        for more in words_for(option):
+            code, text = asked((*words, *more))
+            if code in (0, 1):
+                accepted[" ".join(more)] = changes = bare(text) != before[as_json]
+                if changes and not every:
+                    break
         yield Tried(question, option, accepted)
 
 
@@ -397,7 +405,7 @@ def _print_all(names: tuple[str, ...]) -> None:
     """What is idle, with the reason for which it may be; and what is so with some values."""
     total = idle = 0
     for question in questions(names):
-        found = list(tried(question))
+        found = list(tried(question, every=True))
         total += len(found)
         for each in found:
             same = [words for words, changes in each.accepted.items() if not changes]
