@@ -125,7 +125,7 @@ BASES = {
         "gpt2 --seq 64,128",
         "gpt2 --seq 64,128 --train",
         "mixtral-8x7b --seq 64,128",
-        "gpt2 --seq 64,1k --of memory --train",
+        "gpt2 --seq 64,1k --of memory --train --checkpointing none",
         "gpt2 --context 65,130 --of memory --serve",
         "gpt2 --context 65,130 --of cache",
         "gpt2 --layers 2,3 --of memory",
