@@ -183,6 +183,9 @@ def test_explain_opens_numbers_and_formulas_by_the_commands_for_these(tfcalc: Pr
     assert tfcalc("explain", "4h²+4h").stdout.startswith("yes: 4h² + 4h")
     assert "compared with mha" in tfcalc("explain", "4h²+4h").stdout
     assert tfcalc("explain", "12*h^2*n", "gpt2").returncode == 1
+    assert "h² is W_O" in tfcalc("explain", "3h²").stdout  # W_Q, W_K and W_V: all of attention but this and biases
+    assert "compared with mha" in tfcalc("explain", "3h²").stdout
+    assert "compared with complete" in tfcalc("explain", "7h³").stdout
 
 
 def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:

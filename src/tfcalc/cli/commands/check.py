@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
+from tfcalc.analysis.check_causes import NEVER
 from tfcalc.analysis.check_reading import said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
@@ -55,13 +56,18 @@ def answer(settings: Settings) -> FormulaCheck:
 
 
 def _with_part(settings: Settings) -> Settings:
-    """The settings of a formula alone: of the part that has it, or of the whole model."""
+    """The settings of a formula alone: of the part that has it, or has it beside a few others; or of the whole model."""
+    near: list[tuple[float, Settings]] = []
     for part in TARGETS:
         of_part = settings.with_values(target=part)
         with suppress(TfcalcError):
-            if _checked(of_part).correct:
+            found = _checked(of_part)
+            if found.correct:
                 return of_part
-    return settings.with_values(target="complete")
+            parts = found.missed if found.yours.top.free_symbols else ()  # numbers add up to any other by chance
+            if parts and all(cause.times == NEVER and not cause.is_all for cause in parts):
+                near.append((sum(cause.cost for cause in parts), of_part))
+    return min(near, key=lambda one: one[0])[1] if near else settings.with_values(target="complete")
 
 
 def _checked(settings: Settings) -> FormulaCheck:
