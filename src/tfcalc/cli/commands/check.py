@@ -56,7 +56,7 @@ def answer(settings: Settings) -> FormulaCheck:
 
 
 def _with_part(settings: Settings) -> Settings:
-    """The settings of a formula alone: of the part that has it, or has it beside a few others; or of the whole model."""
+    """The settings of a formula alone: of the part that has it, alone or beside others; or of the whole model."""
     near: list[tuple[float, Settings]] = []
     for part in TARGETS:
         of_part = settings.with_values(target=part)
