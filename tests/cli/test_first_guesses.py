@@ -188,6 +188,19 @@ def test_explain_opens_numbers_and_formulas_by_the_commands_for_these(tfcalc: Pr
     assert "compared with complete" in tfcalc("explain", "7h³").stdout
 
 
+def test_a_number_of_a_run_is_one_of_training_and_one_with_a_unit_is_not(tfcalc: Program) -> None:
+    """GPT-2 by hand, of D tokens: 6·12·n·h²·D of layers, 12·n·l·h·D of attention, 6·V·h·D of the head: 8.54e17."""
+    n, h, l, words, tokens = 12, 768, 1024, 50_257, 10**9
+    by_hand = (72 * n * h * h + 12 * n * l * h + 6 * words * h) * tokens
+    assert f"{by_hand:.2e}" == "8.54e+17"
+    for more in ((), ("--of", "flops")):
+        assert tfcalc("check", "complete", "8.54e17", "gpt2", "--tokens", "1B", *more).returncode == 0
+    forward = by_hand // 3 // 10**9 * 1024
+    assert f"{forward:.2e}" == "2.92e+11"
+    assert tfcalc("check", "complete", "2.92e11FLOPs", "gpt2").returncode == 0
+    assert "291,648,307,200" in tfcalc("check", "complete", "6.71e10FLOPs", "gpt2").stdout
+
+
 def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:
     """FSDP over 8 GPUs: an eighth of the weights and gradients of 2 bytes each, and of two moments, are offloaded."""
     words = ["llama-3-8b", "--train", "--fsdp", "--gpus", "8", "--offload", "all"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
 from tfcalc.analysis.check_causes import NEVER
-from tfcalc.analysis.check_reading import said_of
+from tfcalc.analysis.check_reading import BY_THUMB, said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
@@ -45,9 +45,12 @@ def answer(settings: Settings) -> FormulaCheck:
         text = target
     if not text:
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
-    if "of" not in settings.given and (of := said_of(str(text))):
-        whole_step = {"phase": "train"} if str(text).strip().startswith("6") and of == "flops" else {}
-        settings = settings.with_values(of=of, **({} if "phase" in settings.given else whole_step))
+    of_a_run = "tokens" in settings.given
+    if "of" not in settings.given and (of := "flops" if of_a_run else said_of(str(text))):
+        settings = settings.with_values(of=of)
+    trains = of_a_run or (BY_THUMB.fullmatch(text) and text.strip().startswith("6"))  # 2ND are of a forward pass
+    if trains and settings.get("of") == "flops" and "phase" not in settings.given:
+        settings = settings.with_values(phase="train")
     if settings.get("of") == "time":
         settings.refuse(("batch_size",), "on growth", {})
     refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))
