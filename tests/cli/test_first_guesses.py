@@ -183,6 +183,22 @@ def test_explain_opens_numbers_and_formulas_by_the_commands_for_these(tfcalc: Pr
     assert tfcalc("explain", "4h²+4h").stdout.startswith("yes: 4h² + 4h")
     assert "compared with mha" in tfcalc("explain", "4h²+4h").stdout
     assert tfcalc("explain", "12*h^2*n", "gpt2").returncode == 1
+    assert "h² is W_O" in tfcalc("explain", "3h²").stdout  # W_Q, W_K and W_V: all of attention but this and biases
+    assert "compared with mha" in tfcalc("explain", "3h²").stdout
+    assert "compared with complete" in tfcalc("explain", "7h³").stdout
+
+
+def test_a_number_of_a_run_is_one_of_training_and_one_with_a_unit_is_not(tfcalc: Program) -> None:
+    """GPT-2 by hand, of D tokens: 6·12·n·h²·D of layers, 12·n·l·h·D of attention, 6·V·h·D of the head: 8.54e17."""
+    n, h, l, words, tokens = 12, 768, 1024, 50_257, 10**9
+    by_hand = (72 * n * h * h + 12 * n * l * h + 6 * words * h) * tokens
+    assert f"{by_hand:.2e}" == "8.54e+17"
+    for more in ((), ("--of", "flops")):
+        assert tfcalc("check", "complete", "8.54e17", "gpt2", "--tokens", "1B", *more).returncode == 0
+    forward = by_hand // 3 // 10**9 * 1024
+    assert f"{forward:.2e}" == "2.92e+11"
+    assert tfcalc("check", "complete", "2.92e11FLOPs", "gpt2").returncode == 0
+    assert "291,648,307,200" in tfcalc("check", "complete", "6.71e10FLOPs", "gpt2").stdout
 
 
 def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:

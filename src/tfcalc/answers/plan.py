@@ -342,6 +342,9 @@ class Plan(OneLayout):
             if share > LEAST_SHARE
         ]
         yield f"Where the step goes: {', '.join(told)}".replace("%", " %")
+        if (low := self.question.precision) in READ:
+            peak = f"{self.case.machine.peak / TERA:,.4g} TFLOP/s"
+            yield f"MFU is over the dense 16-bit peak ({peak}), also with {low}, so that runs compare (it may exceed 1)"
         if self.question.tokens is not None:
             yield self._of_run()
         if self.question.budget_days is not None:

@@ -211,16 +211,32 @@ class RunOnCard(VerdictOnCard):
         return " and ".join(filter(None, parts))
 
     @cached_property
-    def estimate(self) -> Estimate | None:
-        """Seconds of a step, by rates; None where none are known."""
+    def parts(self) -> StepParts | None:
+        """Seconds of a step by what they go to, by rates; None where none are known."""
         machine = machine_of(self.accelerator)
         if machine is None or self.unknown:
             return None
-        rates = rates_for(machine.generation, self.stack, self.question.rates)
+        return self._parts(machine, rates_for(machine.generation, self.stack, self.question.rates))
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """Seconds of a step, by rates; None where none are known."""
+        machine = machine_of(self.accelerator)
+        if machine is None or self.parts is None:
+            return None
         experts = any(layer.experts for layer in self.work.layers)
         alone, file = self.gpus == 1, self.question.rates
         band = band_for(machine.generation, self.stack, file, experts=experts, alone=alone)
-        return Estimate(float(self._parts(machine, rates).seconds), band)
+        return Estimate(float(self.parts.seconds), band)
+
+    @property
+    def moving(self) -> float:
+        """Share of the step that moves bytes, where fp32 adapters make that longer than the products; else 0."""
+        plan, parts = self.plan, self.parts
+        in_fp32 = plan.lora is not None and plan.lora_dtype == FP32.name != precision(plan.precision).compute
+        if parts is None or self.tape is None or not in_fp32 or parts.elementwise <= parts.products:
+            return 0.0
+        return float(parts.elementwise / parts.seconds)
 
     def parts_by(self, known: Mapping[str, Any]) -> StepParts:
         """Return the seconds of a step by a table of rates."""
@@ -527,6 +543,11 @@ class Train(Answer):
                 yield f"Rates: {self.rates_used}"
             if one.left_out:
                 yield f"Not in these hours: {one.left_out}"
+            if one.moving:
+                yield (
+                    f"{one.moving * 100:.0f} % of a step moves bytes: fp32 adapters read and give copies in fp32, "
+                    "so that LoRA may be slower than full training; --lora-dtype bf16 makes fewer"
+                )
         if one.price is not None and one.step_seconds is not None:
             low, high = one.price.low, one.price.high
             span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
