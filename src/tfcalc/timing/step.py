@@ -212,7 +212,8 @@ class StepTime:
         seconds = LayerSeconds(*(part.times(share * m) for part in whole))
         stage = of_all.times(share)
         again = stage.forward * at.again + once_more * share
-        bubble = INTERLEAVED.bubble(StageTimes(total / at.pp, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
+        waits = self._waits(at, total * share + head)
+        bubble = INTERLEAVED.bubble(StageTimes(total / at.pp + waits, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
         bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
         data, optimizer = self.between_steps(at, stage, again)
         found = StepParts(
@@ -220,7 +221,7 @@ class StepTime:
             seconds.attention.both,
             seconds.experts.both,
             seconds.elementwise.both,
-            0.0,
+            m * waits,
             m * again,
             seconds.tensor_parallel.both,
             seconds.context_parallel.both,
@@ -236,6 +237,12 @@ class StepTime:
         found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
         scale = self.rates.scale
         return found if scale == 1 else StepParts(*(part * scale for part in found))
+
+    def _waits(self, at: Layouts, taken: Many) -> Many:
+        """Seconds that a micro-batch waits for Python, where passes of its layers last longer there than these."""
+        if not self.rates.host:
+            return 0.0
+        return larger(self.rates.host * (2 + at.again) * self.work.depth / at.pp - taken, 0)
 
     def _by_the_tape(self, found: StepParts, work: TapeWork, batches: Many) -> StepParts:
         """Put what the tape counted in the place of elementwise work, and add what the device waits for Python."""
