@@ -70,6 +70,25 @@ def test_recommended_layouts_are_taken_by_ranks(name: str, gpus: int, sequences:
         assert closed == pytest.approx(max(stage.states_bytes for stage in found.stages), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "fixed"),
+    [
+        ("llama-3-8b", Axes(zero=(3,))),
+        ("llama-3-8b", Axes(zero=(3,), tp=(2,), pp=(4,), again=(1,))),
+        ("qwen3-32b", Axes(zero=(1,), tp=(4,))),
+        ("qwen3-32b", Axes(zero=(3,), micro_batch=(4,))),
+        ("mistral-7b-v0.1", Axes(zero=(2,), tp=(2,), again=(0,))),
+        ("gpt2-xl", Axes(zero=(1,), micro_batch=(2,))),
+        ("gpt2-xl", Axes(zero=(3,))),
+    ],
+)
+def test_the_closed_form_is_the_tapes_peak(name: str, fixed: Axes) -> None:
+    """What ZeRO-3 gathers, norms of heads, and masks of dropout: within 0.5 % of the step that memory runs."""
+    case = PlanCase(PlanQuestion(tfcalc.load(name), named("h100")[0], 64, 512, 1024, fixed))
+    at = case.found.at(case.found.fastest(1)[0])
+    assert case.on_tape(at) == pytest.approx(float(case.by.evaluated(at).memory), rel=0.005)
+
+
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "falcon-7b", "gemma-2-9b", "t5-base"])
 def test_models_without_rules_are_told(name: str) -> None:
     """``ranks`` refuses them; a plan says so among what it assumed."""
