@@ -100,6 +100,36 @@ class CureKeys(Record):
     fastest = record(ListedLayout, "the fastest layout that fits then", lambda cure: cure.listed)
 
 
+class NearBatch(NamedTuple):
+    """A batch nearby that more ``copies`` can share, its fastest layout, and how much ``faster`` that is by tokens."""
+
+    sequences: int
+    copies: int
+    listed: LayoutOfCase
+    faster: float
+
+
+class NearBatchKeys(Record):
+    """A batch nearby that more copies of the model can share."""
+
+    global_batch_size = integer(
+        "sequences of a step, of all GPUs",
+        lambda near: near.sequences,
+        found("the nearest multiple of the copies that share it"),
+    )
+    copies = integer(
+        "copies of the model that could share it",
+        lambda near: near.copies,
+        found("GPUs over a power of two, the most with a multiple nearby"),
+    )
+    fastest = record(ListedLayout, "its fastest layout", lambda near: near.listed)
+    faster = number(
+        "how many more tokens per second that makes, as a share",
+        lambda near: near.faster,
+        found("its tokens per second and GPU over those of the fastest layout of the batch that was asked for, less 1"),
+    )
+
+
 class Plan(OneLayout):
     """The fastest layout, with those that are next to it."""
 
@@ -167,6 +197,12 @@ class Plan(OneLayout):
     )
     roomiest = record(
         ListedLayout, "the one among these that takes least memory", lambda plan: plan.smallest_alike, when=FITS
+    )
+    near_batch = record(
+        NearBatchKeys,
+        "a batch nearby that more copies can share, and whose tokens take over 2 % less time",
+        lambda plan: plan.evener,
+        when=When(lambda plan: plan.evener is not None),
     )
     layouts = records(ListedLayout, "the fastest layouts", lambda plan: plan.listed)
     pareto = records(
@@ -331,9 +367,11 @@ class Plan(OneLayout):
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
-        if self._even_batch is not None:
-            few = f"A batch of {self.global_batch_size:,} sequences is shared by few numbers of copies"
-            yield f"{few}; nearest that all {self.gpus:,} GPUs could share: {self._even_batch:,}"
+        if self.evener is not None:
+            near, faster = self.near_batch, f"{self.near_batch.faster:.0%}".replace("%", " %")
+            few = f"{self.global_batch_size:,} sequences are shared by few numbers of copies, and cost time"
+            many = f"{near.global_batch_size:,}, which up to {near.copies:,} could share, are {faster} faster a token"
+            yield f"{few}: {many}, as {near.fastest.layout.words}"
         step = self.one.seconds
         shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
         told = [
@@ -369,12 +407,21 @@ class Plan(OneLayout):
         plan_of_it, *others = self.layouts[0].commands
         yield f"To open the first: {(others or [plan_of_it])[0]}"
 
-    @property
-    def _even_batch(self) -> int | None:
-        """The nearest batch that as many copies as there are GPUs could share; None where this does, or is far."""
-        asked, gpus = self.question.sequences, self.question.gpus
-        near = max(1, round(asked / gpus)) * gpus
-        return near if asked % gpus and abs(near - asked) <= NEAR * asked else None
+    @cached_property
+    def evener(self) -> NearBatch | None:
+        """The nearest batch that more copies can share, where that is faster than what layouts are equal within."""
+        asked, copies = self.question.sequences, self.question.gpus
+        while asked % copies:
+            near = max(1, round(asked / copies)) * copies
+            if abs(near - asked) <= NEAR * asked:
+                listed = self._with(sequences=near)
+                now = self.case.rate(self.step_seconds)
+                faster = listed.case.rate(listed.seconds) / now - 1 if listed else 0.0
+                return NearBatch(near, copies, listed, faster) if listed and faster > ALIKE else None
+            if copies % 2:
+                return None
+            copies //= 2
+        return None
 
     @property
     def _by_closed_form(self) -> list[str]:

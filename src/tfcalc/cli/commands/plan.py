@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -95,7 +96,7 @@ BATCH = (
     Option(
         "global_batch",
         ("--global-batch",),
-        "tokens of a step, of all GPUs, such as 16.8M [default: 4M]",
+        "tokens of a step, of all GPUs, such as 16.8M; 4M are 2^22 [default: 4M]",
         amount=True,
         front=True,
     ),
@@ -276,7 +277,13 @@ def _sequences(settings: Settings, length: int) -> int:
         raise UsageError(f"--global-batch-size {size} and --global-batch {tokens:g} both set the batch", "give one")
     if size is not None:
         return int(size)
-    return _evenly((USUAL_BATCH if tokens is None else tokens) / length)
+    return _evenly((USUAL_BATCH if tokens is None else _binary(tokens)) / length)
+
+
+def _binary(tokens: float) -> float:
+    """Return 4 x 2²⁰ for 4M, as --seq 8k is 8,192: what is a power of two by millions is one by tokens."""
+    millions = tokens / 10**6
+    return millions * 2**20 if math.frexp(millions)[0] == 0.5 else tokens
 
 
 def _evenly(sequences: float) -> int:
