@@ -439,9 +439,18 @@ def test_a_batch_that_few_copies_share(quick: Quick) -> None:
     near, those = answer(quick, *words, "63")["near_batch"], answer(quick, *words, "64")
     assert (near["global_batch_size"], near["copies"]) == (64, 64)
     assert near["fastest"]["step_seconds"] == those["step_seconds"]
-    assert 1 + near["faster"] == pytest.approx(64 / 63 * answer(quick, *words, "63")["step_seconds"] / those["step_seconds"])
+    assert 1 + near["faster"] == pytest.approx(
+        64 / 63 * answer(quick, *words, "63")["step_seconds"] / those["step_seconds"]
+    )
     assert f"64, which up to 64 could share, are {near['faster']:.0%}".replace("%", " %") in quick(*words, "63").stdout
     assert "could share" not in quick(*words, "256").stdout + quick(*words, "8").stdout
+
+
+def test_a_batch_that_nothing_divides(quick: Quick) -> None:
+    """61 sequences on 64 GPUs, whose stages can be no 64 of 12 layers: 64 sequences have a layout."""
+    words = ("plan", "gpt2", "--gpu", "64xh100", "--seq", "64", "--global-batch-size")
+    assert "take --global-batch-size 64," in quick(*words, "61").stderr
+    assert answer(quick, *words, "64")["fits"]
 
 
 def test_a_batch_of_four_million_tokens(quick: Quick) -> None:

@@ -21,7 +21,7 @@ from tfcalc.answers.plan_keys import (
     PlannedLayout,
     seconds_in_words,
 )
-from tfcalc.answers.plan_question import PlanQuestion, modules_again
+from tfcalc.answers.plan_question import PlanQuestion, modules_again, states_of_stack
 from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
@@ -306,8 +306,8 @@ class Plan(OneLayout):
             yield "no price is known for this GPU: --price 2.50"
         yield (
             "memory of what is listed: that of memory --train; of all else a closed form of Megatron-core: what is "
-            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload, "
-            "or have moments in 16 bits, take less"
+            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload "
+            "take less"
         )
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
@@ -362,6 +362,8 @@ class Plan(OneLayout):
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
                 f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
             )
+            if self.question.pareto:
+                yield "GiB of the table by the closed form, those of the verdict by a step that runs, if one is known"
             if apart := self._by_closed_form:
                 yield f"GiB by the closed form, which may be some per cent too few: {', '.join(apart)}"
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
@@ -471,6 +473,7 @@ def plan(
     precision: str = "bf16",
     checkpointing: str | None = None,
     recompute_modules: Sequence[str] = (),
+    states: str | None = None,
     price: float | None = None,
     rates: str | None = None,
     top: int = 5,
@@ -488,6 +491,8 @@ def plan(
         precision: number format of the matrix products.
         checkpointing: none, full or selective; by default none and full are tried.
         recompute_modules: modules that backward runs again, as Megatron-core names them: core_attn, mlp, moe, …
+        states: number formats of weights, gradients and optimizer, a precision of :func:`~tfcalc.memory`: moments in
+            16 bits are ``"bf16-master-fp32-grads-bf16-moments"``.
         price: US dollars for a GPU and an hour; by default a dated list.
         rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
         top: layouts that are listed.
@@ -525,6 +530,7 @@ def plan(
             fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
             stack=one_of("stack", stack, dict.fromkeys(STACKS)),
             precision=precision,
+            states=states_of_stack(states, stack),
             tokens=tokens,
             price=price,
             top=top,

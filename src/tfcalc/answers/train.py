@@ -266,9 +266,7 @@ class RunOnCard(VerdictOnCard):
         """Bytes of a parameter that its formats move."""
         by, base = precision(self.plan.precision), self.plan.base_weights
         cast = EXPANDED if base.startswith(OF_BITSANDBYTES) else CAST * (by.autocast and by.weights == FP32.bits)
-        changed = by.master or by.weights  # read and written, as both moments are; the gradient is read
-        states = 2 * changed + by.gradients + 4 * by.moments + (by.weights if by.master else 0)
-        return WeightBytes(cast, states / 8)
+        return WeightBytes.of(by, cast)
 
     @property
     def checkpointing(self) -> str:

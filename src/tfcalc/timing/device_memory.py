@@ -20,6 +20,7 @@ from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
 from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
+from tfcalc.training.precisions import OF_MEGATRON, Precision
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
@@ -64,7 +65,8 @@ class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
     ``eager`` attention saves its scores. ``deepspeed`` is the number format that DeepSpeed trains in, bf16 or fp16;
-    empty where another trainer does. ``precision`` is the number format of the matrix products.
+    empty where another trainer does. ``precision`` is the number format of the matrix products; ``states`` has those
+    of Megatron-core's gradients and optimizer.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class DeviceMemory:
         eager: bool = False,
         deepspeed: str = "",
         precision: str = "bf16",
+        states: Precision = OF_MEGATRON,
     ) -> None:
+        self.gradient, self.optimizer = states.gradients / 8, (states.master + 2 * states.moments) / 8
         self.work, self.at, self.fsdp, self.eager, self.deepspeed = work, at, fsdp, eager, deepspeed
         self.megatron = not (fsdp or eager or deepspeed)
         self.read = READ.get(precision, BYTES) if self.megatron else BYTES
@@ -122,7 +126,7 @@ class DeviceMemory:
             for layer in self.work.layers
         )
         largest = reduce(larger, layers, self._tables(last=last, between=between) / at.tp)
-        return where(at.zero >= 3, (WEIGHT + (WEIGHT if self.deepspeed else GRADIENT)) * largest, 0)
+        return where(at.zero >= 3, (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * largest, 0)
 
     @property
     def _loss(self) -> Many:
@@ -223,8 +227,8 @@ class DeviceMemory:
             return (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
         if self.deepspeed:
             return self._of_deepspeed(copies)
-        optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
-        gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
+        optimizer = where(at.zero >= 1, self.optimizer / copies, self.optimizer)
+        gradients = where(at.zero >= 2, self.gradient / copies, self.gradient)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
         return weights + gradients + optimizer
 

@@ -21,6 +21,7 @@ from tfcalc.timing.rates import Machine, Rates
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
+    from tfcalc.training.precisions import Precision
 
 INTERLEAVED = SCHEDULES["interleaved"]
 TILE = (128, 256)
@@ -32,7 +33,7 @@ BYTES = 2
 ACCESSES = 3
 """Times that an element is read or written in elementwise work."""
 GRADIENT = 4
-"""Bytes of a gradient that is reduced."""
+"""Bytes of a gradient that is reduced, as large runs have it."""
 ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
 """Share of the rate of a product whose widths are multiples of this much, the largest first; of less it is 0.6."""
 UNALIGNED = 0.6
@@ -89,11 +90,20 @@ class WeightBytes(NamedTuple):
     """Bytes of a parameter that are moved beside its products.
 
     ``cast`` in each pass, from the format that it is stored in to the one that is computed with; ``states`` by the
-    optimizer's step, read and written: fp32 master weights, gradient and moments, and 16 bits of the weight.
+    optimizer's step, read and written: fp32 master weights, gradient and moments, and 16 bits of the weight;
+    ``gradient`` is summed up over the copies of the model.
     """
 
     cast: float = 0
     states: float = 30
+    gradient: float = GRADIENT
+
+    @classmethod
+    def of(cls, by: Precision, cast: float = 0) -> WeightBytes:
+        """Return those of a precision: what is changed and both moments are read and written, the gradient is read."""
+        changed = by.master or by.weights
+        states = 2 * changed + by.gradients + 4 * by.moments + (by.weights if by.master else 0)
+        return cls(cast, states / 8, by.gradients / 8)
 
 
 MIXED = WeightBytes()
@@ -431,7 +441,7 @@ class StepTime:
         shards = of_data if at.shards is None else where(at.zero > 1, at.shards, of_data)
         fsdp = at.zero == 3
         hidden = self.rates.hidden
-        weights, gradients = BYTES, GRADIENT
+        weights, gradients = BYTES, self.weights.gradient
 
         def both(size: float, dense_ranks: Many, expert_ranks: Many) -> Many:
             return self.collective(size * dense, dense_ranks, at.tp) + self.collective(
@@ -458,7 +468,9 @@ class StepTime:
         """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
         dense, experts = self.of_a_device(at)
         shards = dense / at.shards + experts / larger(at.shards * at.tp / (at.ep * at.etp), 1)
-        return 2 * self.collective(GRADIENT * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards)
+        return 2 * self.collective(
+            self.weights.gradient * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards
+        )
 
     def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
         """Parameters of a device: dense ones, and those of routed experts."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.plan_question import USUAL_BATCH, PlanQuestion, modules_again
+from tfcalc.answers.plan_question import OF_STATES, USUAL_BATCH, PlanQuestion, modules_again, states_of_stack
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.overview import as_typed
@@ -109,6 +109,13 @@ PRECISION = Option(
     PRECISIONS,
     group="training",
     front=True,
+)
+STATES = Option(
+    "states",
+    ("--states",),
+    "number formats of weights, gradients and optimizer, as memory --precision has them [default: the first]",
+    OF_STATES,
+    group="training",
 )
 CHECKPOINTING = Option(
     "recompute",
@@ -228,6 +235,7 @@ def _question(settings: Settings) -> PlanQuestion:
         fixed=_fixed(settings, bool(modules)),
         stack=stack,
         precision=settings.get("precision") or PRECISIONS[0],
+        states=states_of_stack(settings.get("states"), stack),
         domain=settings.get("gpus_per_node"),
         nic=settings.get("nic"),
         tokens=settings.get("tokens"),
@@ -378,6 +386,7 @@ COMMAND = Command(
         *of_fields(Workload, "seq_len"),
         *BATCH,
         PRECISION,
+        STATES,
         CHECKPOINTING,
         *of_fields(Workload, "recompute_modules"),
         STACK,
