@@ -23,8 +23,9 @@ def test_the_peak_has_its_caveat(name: str) -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_checkpointing_is_refused(name: str) -> None:
-    with pytest.raises(InvalidModel, match=r"checkpointing full .* loops over time, is not supported"):
+    with pytest.raises(InvalidModel, match=r"checkpointing full .* loops over time, is not supported") as refused:
         memory(model(name), Workload(seq_len=8, recompute="full"), training=Training())
+    assert refused.value.hint == "use --checkpointing none, which takes more"
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -445,9 +445,27 @@ def test_replicas_of_shards(quick: Quick) -> None:
 def test_a_batch_that_few_copies_share(quick: Quick) -> None:
     """63 sequences on 64 GPUs leave 1 copy; 64 are near. 256 are shared by all, and 8 are nobody's 64."""
     words = ("plan", "llama-3-8b", "--gpu", "64xh100", "--seq", "4k", "--tp", "8", "--global-batch-size")
-    near = "nearest that all 64 GPUs could share: 64"
-    assert near in quick(*words, "63").stdout
+    near, those = answer(quick, *words, "63")["near_batch"], answer(quick, *words, "64")
+    assert (near["global_batch_size"], near["copies"]) == (64, 64)
+    assert near["fastest"]["step_seconds"] == those["step_seconds"]
+    assert 1 + near["faster"] == pytest.approx(
+        64 / 63 * answer(quick, *words, "63")["step_seconds"] / those["step_seconds"]
+    )
+    assert f"64, which up to 64 could share, are {near['faster']:.0%}".replace("%", " %") in quick(*words, "63").stdout
     assert "could share" not in quick(*words, "256").stdout + quick(*words, "8").stdout
+
+
+def test_a_batch_that_nothing_divides(quick: Quick) -> None:
+    """61 sequences on 64 GPUs, whose stages can be no 64 of 12 layers: 64 sequences have a layout."""
+    words = ("plan", "gpt2", "--gpu", "64xh100", "--seq", "64", "--global-batch-size")
+    assert "take --global-batch-size 64," in quick(*words, "61").stderr
+    assert answer(quick, *words, "64")["fits"]
+
+
+def test_a_batch_of_four_million_tokens(quick: Quick) -> None:
+    """4M are 512 sequences of 8,192, as nobody shares 488 of them; 4.1M are what is written."""
+    words = ("plan", "llama-3-8b", "--gpu", "64xh100", "--seq", "8k", "--tp", "8", "--pp", "1", "--global-batch")
+    assert [answer(quick, *words, one)["global_batch_size"] for one in ("4M", "0.5M", "4.1M")] == [512, 64, 500]
 
 
 def test_what_would_fit_is_tried(quick: Quick) -> None:

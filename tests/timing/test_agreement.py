@@ -70,6 +70,39 @@ def test_recommended_layouts_are_taken_by_ranks(name: str, gpus: int, sequences:
         assert closed == pytest.approx(max(stage.states_bytes for stage in found.stages), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("name", "fixed"),
+    [
+        ("llama-3-8b", Axes(zero=(3,))),
+        ("llama-3-8b", Axes(zero=(3,), tp=(2,), pp=(4,), again=(1,))),
+        ("qwen3-32b", Axes(zero=(1,), tp=(4,))),
+        ("qwen3-32b", Axes(zero=(3,), micro_batch=(4,))),
+        ("mistral-7b-v0.1", Axes(zero=(2,), tp=(2,), again=(0,))),
+        ("gpt2-xl", Axes(zero=(1,), micro_batch=(2,))),
+        ("gpt2-xl", Axes(zero=(3,))),
+    ],
+)
+def test_the_closed_form_is_the_tapes_peak(name: str, fixed: Axes) -> None:
+    """What ZeRO-3 gathers, norms of heads, and masks of dropout: within 0.5 % of the step that memory runs."""
+    case = PlanCase(PlanQuestion(tfcalc.load(name), named("h100")[0], 64, 512, 1024, fixed))
+    at = case.found.at(case.found.fastest(1)[0])
+    assert case.on_tape(at) == pytest.approx(float(case.by.evaluated(at).memory), rel=0.005)
+
+
+@pytest.mark.parametrize("states", ["bf16-master-fp32-grads-bf16-moments", "bf16-master-bf16-moments"])
+@pytest.mark.parametrize("zero", [1, 3])
+def test_moments_in_16_bits(states: str, zero: int) -> None:
+    """The tape's peak, and the states of ranks, have them too."""
+    model, fixed = tfcalc.load("llama-3-8b"), Axes(zero=(zero,), tp=(2,), pp=(2,), vpp=(1,))
+    case = PlanCase(PlanQuestion(model, named("h100")[0], 64, 512, 1024, fixed, states=states))
+    at = case.found.at(case.found.fastest(1)[0])
+    assert case.on_tape(at) == pytest.approx(float(case.by.evaluated(at).memory), rel=0.005)
+    plan = tfcalc.Training(precision=states, zero=str(at.zero), grad_accum=at.batches)
+    found = tfcalc.ranks(model, placed(at, case.space), tfcalc.Workload(seq_len=1024, batch_size=at.micro_batch), plan)
+    closed = max(float(stage.states) for stage in case.by.memory(at).stages)
+    assert closed == pytest.approx(max(stage.states_bytes for stage in found.stages), rel=0.01)
+
+
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "falcon-7b", "gemma-2-9b", "t5-base"])
 def test_models_without_rules_are_told(name: str) -> None:
     """``ranks`` refuses them; a plan says so among what it assumed."""

@@ -21,7 +21,7 @@ from tfcalc.answers.plan_keys import (
     PlannedLayout,
     seconds_in_words,
 )
-from tfcalc.answers.plan_question import PlanQuestion, modules_again
+from tfcalc.answers.plan_question import PlanQuestion, modules_again, states_of_stack
 from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
@@ -100,6 +100,36 @@ class CureKeys(Record):
     fastest = record(ListedLayout, "the fastest layout that fits then", lambda cure: cure.listed)
 
 
+class NearBatch(NamedTuple):
+    """A batch nearby that more ``copies`` can share, its fastest layout, and how much ``faster`` that is by tokens."""
+
+    sequences: int
+    copies: int
+    listed: LayoutOfCase
+    faster: float
+
+
+class NearBatchKeys(Record):
+    """A batch nearby that more copies of the model can share."""
+
+    global_batch_size = integer(
+        "sequences of a step, of all GPUs",
+        lambda near: near.sequences,
+        found("the nearest multiple of the copies that share it"),
+    )
+    copies = integer(
+        "copies of the model that could share it",
+        lambda near: near.copies,
+        found("GPUs over a power of two, the most with a multiple nearby"),
+    )
+    fastest = record(ListedLayout, "its fastest layout", lambda near: near.listed)
+    faster = number(
+        "how many more tokens per second that makes, as a share",
+        lambda near: near.faster,
+        found("its tokens per second and GPU over those of the fastest layout of the batch that was asked for, less 1"),
+    )
+
+
 class Plan(OneLayout):
     """The fastest layout, with those that are next to it."""
 
@@ -167,6 +197,12 @@ class Plan(OneLayout):
     )
     roomiest = record(
         ListedLayout, "the one among these that takes least memory", lambda plan: plan.smallest_alike, when=FITS
+    )
+    near_batch = record(
+        NearBatchKeys,
+        "a batch nearby that more copies can share, and whose tokens take over 2 % less time",
+        lambda plan: plan.evener,
+        when=When(lambda plan: plan.evener is not None),
     )
     layouts = records(ListedLayout, "the fastest layouts", lambda plan: plan.listed)
     pareto = records(
@@ -270,8 +306,8 @@ class Plan(OneLayout):
             yield "no price is known for this GPU: --price 2.50"
         yield (
             "memory of what is listed: that of memory --train; of all else a closed form of Megatron-core: what is "
-            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload, "
-            "or have moments in 16 bits, take less"
+            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload "
+            "take less"
         )
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
@@ -326,14 +362,18 @@ class Plan(OneLayout):
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
                 f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
             )
+            if self.question.pareto:
+                yield "GiB of the table by the closed form, those of the verdict by a step that runs, if one is known"
             if apart := self._by_closed_form:
                 yield f"GiB by the closed form, which may be some per cent too few: {', '.join(apart)}"
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
-        if self._even_batch is not None:
-            few = f"A batch of {self.global_batch_size:,} sequences is shared by few numbers of copies"
-            yield f"{few}; nearest that all {self.gpus:,} GPUs could share: {self._even_batch:,}"
+        if self.evener is not None:
+            near, faster = self.near_batch, f"{self.near_batch.faster:.0%}".replace("%", " %")
+            few = f"{self.global_batch_size:,} sequences are shared by few numbers of copies, and cost time"
+            many = f"{near.global_batch_size:,}, which up to {near.copies:,} could share, are {faster} faster a token"
+            yield f"{few}: {many}, as {near.fastest.layout.words}"
         step = self.one.seconds
         shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
         told = [
@@ -372,12 +412,21 @@ class Plan(OneLayout):
         plan_of_it, *others = self.layouts[0].commands
         yield f"To open the first: {(others or [plan_of_it])[0]}"
 
-    @property
-    def _even_batch(self) -> int | None:
-        """The nearest batch that as many copies as there are GPUs could share; None where this does, or is far."""
-        asked, gpus = self.question.sequences, self.question.gpus
-        near = max(1, round(asked / gpus)) * gpus
-        return near if asked % gpus and abs(near - asked) <= NEAR * asked else None
+    @cached_property
+    def evener(self) -> NearBatch | None:
+        """The nearest batch that more copies can share, where that is faster than what layouts are equal within."""
+        asked, copies = self.question.sequences, self.question.gpus
+        while asked % copies:
+            near = max(1, round(asked / copies)) * copies
+            if abs(near - asked) <= NEAR * asked:
+                listed = self._with(sequences=near)
+                now = self.case.rate(self.step_seconds)
+                faster = listed.case.rate(listed.seconds) / now - 1 if listed else 0.0
+                return NearBatch(near, copies, listed, faster) if listed and faster > ALIKE else None
+            if copies % 2:
+                return None
+            copies //= 2
+        return None
 
     @property
     def _by_closed_form(self) -> list[str]:
@@ -427,6 +476,7 @@ def plan(
     precision: str = "bf16",
     checkpointing: str | None = None,
     recompute_modules: Sequence[str] = (),
+    states: str | None = None,
     price: float | None = None,
     rates: str | None = None,
     top: int = 5,
@@ -444,6 +494,8 @@ def plan(
         precision: number format of the matrix products.
         checkpointing: none, full or selective; by default none and full are tried.
         recompute_modules: modules that backward runs again, as Megatron-core names them: core_attn, mlp, moe, …
+        states: number formats of weights, gradients and optimizer, a precision of :func:`~tfcalc.memory`: moments in
+            16 bits are ``"bf16-master-fp32-grads-bf16-moments"``.
         price: US dollars for a GPU and an hour; by default a dated list.
         rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
         top: layouts that are listed.
@@ -481,6 +533,7 @@ def plan(
             fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
             stack=one_of("stack", stack, dict.fromkeys(STACKS)),
             precision=precision,
+            states=states_of_stack(states, stack),
             tokens=tokens,
             price=price,
             top=top,

@@ -7,7 +7,6 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.ranks import PRECISION
 from tfcalc.core.recomputation import check_modules
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
@@ -24,6 +23,7 @@ from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.peaks import Peaks
+from tfcalc.training.precisions import precision
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class PlanCase:
     @cached_property
     def by(self) -> LayoutEvaluator:
         """Bytes and seconds of layouts."""
-        return LayoutEvaluator(self.space, self.machine, self.rates, self.question.precision)
+        return LayoutEvaluator(
+            self.space, self.machine, self.rates, self.question.precision, precision(self.question.states)
+        )
 
     @cached_property
     def found(self) -> SearchedLayouts:
@@ -126,7 +128,7 @@ class PlanCase:
         )
         plan = Training(
             backend=MEGATRON,
-            precision=PRECISION,
+            precision=self.question.states,
             zero=str(at.zero),
             gpus=at.gpus,
             grad_accum=at.batches,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
+from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
@@ -97,6 +98,7 @@ def _how(case: PlanCase, at: Layouts) -> Options:
         "--checkpointing": None if modules else at.recompute,
         "--recompute-modules": modules or None,
         "--precision": question.precision,
+        "--states": None if question.states == OF_MEGATRON.name else question.states,
         "--stack": question.stack,
         "--rates": None if question.rates is None else question.rates.called,
         "--measured": _measured(case),
@@ -129,6 +131,7 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
         "--batch": at.micro_batch,
         "--grad-accum": int(at.batches),
         "--seq": case.question.length,
+        "--precision": None if case.question.states == OF_MEGATRON.name else case.question.states,
         "--checkpointing": None if at.modules else at.recompute,
         "--recompute-modules": ",".join(at.modules) or None,
     }

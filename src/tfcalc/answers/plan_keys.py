@@ -14,6 +14,7 @@ from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of
 from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
 from tfcalc.search.possible import are_uneven
+from tfcalc.timing.rates import STACKS
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -274,6 +275,11 @@ class PlanAnswer(Answer):
     gpus = integer("GPUs in all", lambda plan: plan.question.gpus, given("given by --gpus, or found for --budget-days"))
     stack = text("whose code runs", lambda plan: plan.question.stack)
     precision = text("number format of the matrix products", lambda plan: plan.question.precision)
+    states = text(
+        "number formats of weights, gradients and optimizer, a precision of memory --train",
+        lambda plan: plan.question.states,
+        when=When(lambda plan: plan.question.stack == STACKS[0]),
+    )
     global_batch_size = integer(
         "sequences of an optimizer step, over all GPUs",
         lambda plan: plan.question.sequences,

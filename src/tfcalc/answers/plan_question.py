@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
 from tfcalc.errors import UsageError, one_of
 from tfcalc.timing.rates import NO_PRICES, STACKS, Price
+from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,21 @@ def modules_again(kind: str | None, modules: Sequence[str], stack: str) -> tuple
     return tuple(name for name in MODULES if name in named)
 
 
+OF_STATES = (OF_MEGATRON.name, "bf16-master-fp32-grads-bf16-moments", "bf16-master-bf16-moments")
+"""Number formats that Megatron-core's optimizers have."""
+
+
+def states_of_stack(states: str | None, stack: str) -> str:
+    """Return the number formats of the states. Raises UsageError where the stack has its own."""
+    if states is None:
+        return OF_MEGATRON.name
+    found: str = one_of("states", states, dict.fromkeys(OF_STATES))
+    if stack != STACKS[0] and found != OF_MEGATRON.name:
+        fact = f"--states are formats of Megatron-core's optimizer, and --stack is {stack}"
+        raise UsageError(fact, "leave it out, or take --stack megatron")
+    return found
+
+
 USUAL_BATCH = 2**22
 """Tokens of a step where nobody says it: 4M, the global batch of Llama 2 (Touvron et al. 2023, table 1)."""
 
@@ -68,6 +84,7 @@ class PlanQuestion(NamedTuple):
         budget_days: days in which the run is to end.
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
+        states: number formats of weights, gradients and optimizer: a precision of ``memory --train``.
         usual_batch: nobody gave the ``sequences``: they are those of :data:`USUAL_BATCH`.
         named: how the model is named in commands; by default by its name.
     """
@@ -92,6 +109,7 @@ class PlanQuestion(NamedTuple):
     budget_days: float | None = None
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
+    states: str = OF_MEGATRON.name
     usual_batch: bool = False
     named: str = ""
 

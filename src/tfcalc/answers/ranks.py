@@ -32,7 +32,7 @@ from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.megatron import MegatronStep
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import check_plan
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import OF_MEGATRON, precision
 from tfcalc.training.step_terms import bytes_in, states_of
 from tfcalc.workload import AUTO, Workload
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from tfcalc.placed.messages import Sent
     from tfcalc.training.states import Placed
 
-PRECISION = "bf16-master-fp32-grads"
-"""Number formats of Megatron-LM: where none is given, as it trains nearly all models."""
 GIVEN = given("given, or its default")
 BY_BOTH = found("by the tree of the stage and the layout")
 STATES = found("the states of the stage's parameters, of experts and of all else over their own GPUs")
@@ -282,7 +280,7 @@ class RanksAnswer(Answer):
             sequence_parallel=at.sequence_parallel,
             stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
         )
-        memory = DeviceMemory(work, own)
+        memory = DeviceMemory(work, own, states=precision(self.plan.precision))
         last, between = value_of(at.stage) == own.pp - 1, 0 < value_of(at.stage) < own.pp - 1
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
         return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
@@ -452,7 +450,7 @@ def ranks(
     check_plans(plan, None)
     run = asked_run(model, workload).replaced(phase="train")
     model.check(run)
-    plan = plan.replaced(precision=PRECISION) if plan.precision == AUTO else plan
+    plan = plan.replaced(precision=OF_MEGATRON.name) if plan.precision == AUTO else plan
     plan = plan.replaced(zero="0") if plan.zero == AUTO else plan
     if plan.zero != "0" and value_of(at.copies) == 1:
         raise InvalidModel(f"ZeRO {plan.zero} has no effect without data parallelism", "add --dp 2")

@@ -44,6 +44,7 @@ from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
+from tfcalc.training.sharding import FSDP1
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
@@ -603,6 +604,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
             yield "Not counted: peft makes a parameter of each Conv1D's transposed weight then, which has a gradient"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
+    if plan.layout == FSDP1:
+        yield "Accuracy: what FSDP1 reserves is a guess; it gathers on a stream of its own, whose freed blocks may wait"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)

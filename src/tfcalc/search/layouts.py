@@ -19,7 +19,8 @@ from tfcalc.search.axes import Axes, Values
 from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
-from tfcalc.timing.step import Layouts, StepParts, StepTime
+from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes
+from tfcalc.training.precisions import OF_MEGATRON, Precision
 
 if TYPE_CHECKING:
     from tfcalc.timing.rates import Machine, Rates
@@ -237,9 +238,10 @@ class Enumeration:
         except InvalidModel as error:
             return UsageError(error.message, error.hint)
         fact = f"no layout of {space.gpus:,} GPUs divides {space.sequences:,} sequences and the model's"
-        return UsageError(
-            f"{fact} {space.work.depth} layers", f"give other values, or fewer of {', '.join(list(FLAGS.values())[:7])}"
-        )
+        near = max(1, round(space.sequences / space.gpus)) * space.gpus  # which copies on all GPUs could share
+        batch = f"take --global-batch-size {near}, " * (space.sequences % space.gpus != 0)
+        hint = f"{batch}give other values, or fewer of {', '.join(list(FLAGS.values())[:7])}"
+        return UsageError(f"{fact} {space.work.depth} layers", hint)
 
     def rows(self) -> Iterator[tuple[int, ...]]:
         """Yield the choices of each layout."""
@@ -277,16 +279,24 @@ class EvaluatedLayout(NamedTuple):
 class LayoutEvaluator:
     """Bytes and seconds of layouts of one space, on one kind of machine."""
 
-    def __init__(self, space: Space, machine: Machine, rates: Rates, precision: str) -> None:
-        self.space, self.rates, self.precision = space, rates, precision
+    def __init__(
+        self, space: Space, machine: Machine, rates: Rates, precision: str, states: Precision = OF_MEGATRON
+    ) -> None:
+        self.space, self.rates, self.precision, self.states = space, rates, precision, states
         self.deepspeed = ("fp16" if precision == "fp16" else "bf16") if space.stack == DEEPSPEED else ""
-        self.time = StepTime(space.work, machine, rates, precision=precision)
+        self.time = StepTime(space.work, machine, rates, precision=precision, weights=WeightBytes.of(states))
 
     def memory(self, at: Layouts) -> DeviceMemory:
         """Return the bytes of a device, by the stack's list of what is saved."""
         fsdp, eager = self.space.stack == FSDP, self.rates.eager_attention
         return DeviceMemory(
-            self.space.work, at, fsdp=fsdp, eager=eager, deepspeed=self.deepspeed, precision=self.precision
+            self.space.work,
+            at,
+            fsdp=fsdp,
+            eager=eager,
+            deepspeed=self.deepspeed,
+            precision=self.precision,
+            states=self.states,
         )
 
     def evaluated(self, at: Layouts) -> EvaluatedLayout:

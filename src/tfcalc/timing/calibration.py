@@ -52,7 +52,7 @@ class FittedConstant(NamedTuple):
     meaning: str
 
 
-def constants_of(runs: Sequence[MeasuredRun]) -> list[FittedConstant]:
+def constants_of(runs: Sequence[MeasuredRun], known: Mapping[str, Any]) -> list[FittedConstant]:
     """Return the constants that these runs can say something about, the scale first."""
     generations = dict.fromkeys(run.machine.generation for run in runs)
     stacks = dict.fromkeys(run.stack for run in runs)
@@ -91,6 +91,8 @@ def constants_of(runs: Sequence[MeasuredRun]) -> list[FittedConstant]:
         found.append(
             FittedConstant(f"hidden{suffix}", section, {"hidden": -1}, f"times less of data parallel is hidden{of}")
         )
+        if known["stacks"][one].get("host"):
+            found.append(FittedConstant(f"host{suffix}", section, {"host": 1}, f"times the seconds of Python{of}"))
     return found
 
 
@@ -109,7 +111,7 @@ class Calibration:
         self.runs = runs
         self.known = table() if known is None else known
         self.base = [rates_of(run.machine.generation, run.stack, self.known) for run in runs]
-        self.by_name = {constant.name: constant for constant in constants_of(runs)}
+        self.by_name = {constant.name: constant for constant in constants_of(runs, self.known)}
 
     # --- seconds by rates
 

@@ -20,6 +20,7 @@ from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
 from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
+from tfcalc.training.precisions import OF_MEGATRON, Precision
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
@@ -39,8 +40,8 @@ WEIGHT, GRADIENT, OPTIMIZER = 2, 4, 12
 """Bytes of a parameter: in 16 bits; of its gradient; of master weight and two moments."""
 PARTITION = 4
 """Bytes of a parameter that DeepSpeed has for its part of the gradients, in 32 bits, when it steps."""
-LOG_SUM_EXP, SCORE = 4, 5
-"""Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result."""
+LOG_SUM_EXP, SCORE, MASK = 4, 5, 1
+"""Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result; of a mask."""
 
 
 class MemoryParts(NamedTuple):
@@ -64,7 +65,8 @@ class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
     ``eager`` attention saves its scores. ``deepspeed`` is the number format that DeepSpeed trains in, bf16 or fp16;
-    empty where another trainer does. ``precision`` is the number format of the matrix products.
+    empty where another trainer does. ``precision`` is the number format of the matrix products; ``states`` has those
+    of Megatron-core's gradients and optimizer.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class DeviceMemory:
         eager: bool = False,
         deepspeed: str = "",
         precision: str = "bf16",
+        states: Precision = OF_MEGATRON,
     ) -> None:
+        self.gradient, self.optimizer = states.gradients / 8, (states.master + 2 * states.moments) / 8
         self.work, self.at, self.fsdp, self.eager, self.deepspeed = work, at, fsdp, eager, deepspeed
         self.megatron = not (fsdp or eager or deepspeed)
         self.read = READ.get(precision, BYTES) if self.megatron else BYTES
@@ -103,10 +107,26 @@ class DeviceMemory:
     def moments(self, *, last: bool = False, between: bool = False) -> list[MemoryParts]:
         """Parts at the moments that may be the peak of a stage: backward of a layer, and the loss of the last."""
         states, saved = (part(last=last, between=between) for part in (self.states, self.saved))
-        found = [MemoryParts(states, saved, 0 * saved, self._workspaces + self._of_backward)]
+        beside = self._workspaces + self._gathered(last=last, between=between)
+        found = [MemoryParts(states, saved, 0 * saved, beside + self._of_backward)]
         if last:
-            found.append(MemoryParts(states, saved, self._loss, self._workspaces + 0 * saved))
+            found.append(MemoryParts(states, saved, self._loss, beside + 0 * saved))
         return found
+
+    def _gathered(self, *, last: bool, between: bool) -> Many:
+        """Bytes of what ZeRO-3 gathers: whole weights and gradients of the largest unit, a layer or the tables.
+
+        Those of FSDP2 are with its states. Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``.
+        """
+        if self.fsdp:
+            return 0
+        at = self.at
+        layers = (
+            layer.params / at.tp + (layer.experts.params / (at.ep * at.etp) if layer.experts else 0)
+            for layer in self.work.layers
+        )
+        largest = reduce(larger, layers, self._tables(last=last, between=between) / at.tp)
+        return where(at.zero >= 3, (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * largest, 0)
 
     @property
     def _loss(self) -> Many:
@@ -207,8 +227,8 @@ class DeviceMemory:
             return (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
         if self.deepspeed:
             return self._of_deepspeed(copies)
-        optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
-        gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
+        optimizer = where(at.zero >= 1, self.optimizer / copies, self.optimizer)
+        gradients = where(at.zero >= 2, self.gradient / copies, self.gradient)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
         return weights + gradients + optimizer
 
@@ -325,8 +345,8 @@ class DeviceMemory:
         of_attention = min(BYTES, 2 * self.read) if UP_PROJECTION in layer.modules else self.read
         hidden = 2 * BYTES + of_attention + (BYTES if layer.experts else self.read)
         inside = sum(self._inside(one, layer.width) * one.times for one in layer.products)
-        saved = hidden * tokens / self.sharing * layer.width
-        saved = saved + tokens / at.tp * (inside + LOG_SUM_EXP * self._heads(layer))
+        saved = tokens / self.sharing * (hidden * layer.width + MASK * layer.dropped)
+        saved = saved + tokens / at.tp * (inside + LOG_SUM_EXP * self._heads(layer) + BYTES * layer.normed)
         return saved + self._scores(layer) + (self._routed(layer) if layer.experts else 0)
 
     def _inside(self, product: Product, width: int) -> float:

@@ -64,6 +64,7 @@ class Rates(NamedTuple):
     tensor: float
     experts: float
     hidden: float
+    host: float = 0.0
     fp8: float = 0.0
     fp4: float = 0.0
     written: float = 0.0

@@ -21,6 +21,7 @@ from tfcalc.timing.rates import Machine, Rates
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
+    from tfcalc.training.precisions import Precision
 
 INTERLEAVED = SCHEDULES["interleaved"]
 TILE = (128, 256)
@@ -32,7 +33,7 @@ BYTES = 2
 ACCESSES = 3
 """Times that an element is read or written in elementwise work."""
 GRADIENT = 4
-"""Bytes of a gradient that is reduced."""
+"""Bytes of a gradient that is reduced, as large runs have it."""
 ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
 """Share of the rate of a product whose widths are multiples of this much, the largest first; of less it is 0.6."""
 UNALIGNED = 0.6
@@ -89,11 +90,20 @@ class WeightBytes(NamedTuple):
     """Bytes of a parameter that are moved beside its products.
 
     ``cast`` in each pass, from the format that it is stored in to the one that is computed with; ``states`` by the
-    optimizer's step, read and written: fp32 master weights, gradient and moments, and 16 bits of the weight.
+    optimizer's step, read and written: fp32 master weights, gradient and moments, and 16 bits of the weight;
+    ``gradient`` is summed up over the copies of the model.
     """
 
     cast: float = 0
     states: float = 30
+    gradient: float = GRADIENT
+
+    @classmethod
+    def of(cls, by: Precision, cast: float = 0) -> WeightBytes:
+        """Return those of a precision: what is changed and both moments are read and written, the gradient is read."""
+        changed = by.master or by.weights
+        states = 2 * changed + by.gradients + 4 * by.moments + (by.weights if by.master else 0)
+        return cls(cast, states / 8, by.gradients / 8)
 
 
 MIXED = WeightBytes()
@@ -212,7 +222,8 @@ class StepTime:
         seconds = LayerSeconds(*(part.times(share * m) for part in whole))
         stage = of_all.times(share)
         again = stage.forward * at.again + once_more * share
-        bubble = INTERLEAVED.bubble(StageTimes(total / at.pp, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
+        waits = self._waits(at, total * share + head)
+        bubble = INTERLEAVED.bubble(StageTimes(total / at.pp + waits, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
         bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
         data, optimizer = self.between_steps(at, stage, again)
         found = StepParts(
@@ -220,7 +231,7 @@ class StepTime:
             seconds.attention.both,
             seconds.experts.both,
             seconds.elementwise.both,
-            0.0,
+            m * waits,
             m * again,
             seconds.tensor_parallel.both,
             seconds.context_parallel.both,
@@ -236,6 +247,12 @@ class StepTime:
         found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
         scale = self.rates.scale
         return found if scale == 1 else StepParts(*(part * scale for part in found))
+
+    def _waits(self, at: Layouts, taken: Many) -> Many:
+        """Seconds that a micro-batch waits for Python, where passes of its layers last longer there than these."""
+        if not self.rates.host:
+            return 0.0
+        return larger(self.rates.host * (2 + at.again) * self.work.depth / at.pp - taken, 0)
 
     def _by_the_tape(self, found: StepParts, work: TapeWork, batches: Many) -> StepParts:
         """Put what the tape counted in the place of elementwise work, and add what the device waits for Python."""
@@ -424,7 +441,7 @@ class StepTime:
         shards = of_data if at.shards is None else where(at.zero > 1, at.shards, of_data)
         fsdp = at.zero == 3
         hidden = self.rates.hidden
-        weights, gradients = BYTES, GRADIENT
+        weights, gradients = BYTES, self.weights.gradient
 
         def both(size: float, dense_ranks: Many, expert_ranks: Many) -> Many:
             return self.collective(size * dense, dense_ranks, at.tp) + self.collective(
@@ -451,7 +468,9 @@ class StepTime:
         """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
         dense, experts = self.of_a_device(at)
         shards = dense / at.shards + experts / larger(at.shards * at.tp / (at.ep * at.etp), 1)
-        return 2 * self.collective(GRADIENT * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards)
+        return 2 * self.collective(
+            self.weights.gradient * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards
+        )
 
     def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
         """Parameters of a device: dense ones, and those of routed experts."""

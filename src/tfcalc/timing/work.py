@@ -71,6 +71,8 @@ class LayerWork(NamedTuple):
             vectors (as Transformer Engine has them).
         norms_apart: norms that are operations of their own in Megatron-core with Transformer Engine, before latent
             attention and before a mixture; elsewhere they are in the product that follows.
+        normed: width of the queries and keys of a token that norms of heads read.
+        dropped: elements per token on which dropout is, of hidden vectors.
     """
 
     copies: int
@@ -87,6 +89,8 @@ class LayerWork(NamedTuple):
     modules: Mapping[str, float] = {}
     norms_apart: int = 0
     whole: int = 0
+    normed: float = 0.0
+    dropped: float = 0.0
 
     @property
     def params_of_all(self) -> int:
@@ -209,7 +213,7 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
     attention = scores = stream = inside = routed = 0.0
     around: dict[tuple[str, ...], tuple[Component, ...]] = {}
     of_modules = Counter[str]()
-    norms_apart, of_norm, whole_params = 0, 0.0, 0
+    norms_apart, of_norm, whole_params, normed, dropped = 0, 0.0, 0, 0.0, 0.0
     for node in alone.root().walk():
         part, times = node.component, value_of(node.times.run)
         above = around.get(node.names[:-1], ())
@@ -226,12 +230,13 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
         elements = times * sum(value_of(work.elements) for work in part.own.elementwise if work.forward) / length
         down = part.kind == "linear" and bool(above) and part.name in down_projections(above[-1])
         whole_params += value_of(node.total(params)) if part.kind in ("norm", "router") or down else 0
+        normed += elements if part.kind == "norm" and any(_of_heads(one) for one in above) else 0
         of_norm = elements if part.kind == "norm" and len(above) == 1 else of_norm
         of_modules.update(dict.fromkeys(modules, 0.0 if part.kind == ATTENTION or made else elements))
         if part.kind == ATTENTION:
             scores += elements * length / max(1, len(part.own.elementwise))
-        elif part.kind == DROPOUT:
-            continue  # in the kernels of what is beside it
+        elif part.kind == DROPOUT:  # in the kernels of what is beside it
+            dropped += elements if len(above) == 1 else 0
         elif in_experts:
             routed += elements
         elif part.kind in STREAM:
@@ -257,7 +262,14 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
         elements_of,
         norms_apart,
         whole_params,
+        normed,
+        dropped,
     )
+
+
+def _of_heads(mixer: Component) -> bool:
+    """Return whether norms in it are of heads; those of latent vectors are between two products."""
+    return mixer.kind == MIXER and not is_latent(mixer)
 
 
 def _width(layer: Component) -> int:

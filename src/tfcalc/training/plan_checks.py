@@ -325,7 +325,7 @@ def check_loops(model: Model, run: Workload) -> None:
     """Raise InvalidModel where layers that loop over time are recomputed: such peaks were up to 70 % too low."""
     if loops(model) and run.every:
         asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
-        raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
+        raise InvalidModel(f"{asked} is not supported", "use --checkpointing none, which takes more")
 
 
 def check_offloaded(run: Workload, plan: Training) -> None:

@@ -96,9 +96,15 @@ PRECISIONS = {
         # Megatron-LM: bf16 weights, gradients summed in fp32: 2 + 4 + 12
         Precision("bf16-master-fp32-grads", 16, 32, 32, 32, "bf16"),
         Precision("fp16-master-fp32-grads", 16, 32, 32, 32, "fp16"),
+        # its precision-aware optimizer (--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16), with gradients in fp32 or not
+        Precision("bf16-master-fp32-grads-bf16-moments", 16, 32, 32, 16, "bf16"),
+        Precision("bf16-master-bf16-moments", 16, 16, 32, 16, "bf16"),
     )
 }
-"""Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
+"""Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12, 2+4+12, 2+4+8 and 2+2+8 bytes."""
+
+OF_MEGATRON = PRECISIONS["bf16-master-fp32-grads"]
+"""Number formats of Megatron-LM: where none is given, as it trains nearly all models."""
 
 OF_TRAINER = {"bf16-trainer": "bf16", "fp16-trainer": "fp16"}
 """transformers' --bf16 and --fp16: autocast over weights in the format that the checkpoint has."""

@@ -140,7 +140,8 @@ def _as_torch(tensor: Weight) -> tuple[Num, ...]:
 
 
 STAGES = (0, 1, 2, 3)
-LAYOUTS = ("flat", "zero", "fsdp1", "fsdp2")
+FSDP1 = "fsdp1"
+LAYOUTS = ("flat", "zero", FSDP1, "fsdp2")
 """Ways to cut tensors into pieces, padded to equal sizes.
 
 ``flat``: all as one buffer (ZeRO's paper; Megatron-LM's distributed optimizer).
@@ -201,7 +202,7 @@ def pieces(tree: Component, placement: Placement) -> Component:
     devices = placement.devices
     if placement.layout == "fsdp2":
         return _cut(tree, devices, by_rows=True)
-    if placement.layout == "fsdp1":
+    if placement.layout == FSDP1:
         layers = (
             _flattened(layer._replace(copies=1), devices)._replace(copies=copies) for layer, copies in _units(tree)
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.plan_question import USUAL_BATCH, PlanQuestion, modules_again
+from tfcalc.answers.plan_question import OF_STATES, USUAL_BATCH, PlanQuestion, modules_again, states_of_stack
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.overview import as_typed
@@ -95,7 +96,7 @@ BATCH = (
     Option(
         "global_batch",
         ("--global-batch",),
-        "tokens of a step, of all GPUs, such as 16.8M [default: 4M]",
+        "tokens of a step, of all GPUs, such as 16.8M; 4M are 2^22 [default: 4M]",
         amount=True,
         front=True,
     ),
@@ -108,6 +109,13 @@ PRECISION = Option(
     PRECISIONS,
     group="training",
     front=True,
+)
+STATES = Option(
+    "states",
+    ("--states",),
+    "number formats of weights, gradients and optimizer, as memory --precision has them [default: the first]",
+    OF_STATES,
+    group="training",
 )
 CHECKPOINTING = Option(
     "recompute",
@@ -227,6 +235,7 @@ def _question(settings: Settings) -> PlanQuestion:
         fixed=_fixed(settings, bool(modules)),
         stack=stack,
         precision=settings.get("precision") or PRECISIONS[0],
+        states=states_of_stack(settings.get("states"), stack),
         domain=settings.get("gpus_per_node"),
         nic=settings.get("nic"),
         tokens=settings.get("tokens"),
@@ -276,7 +285,13 @@ def _sequences(settings: Settings, length: int) -> int:
         raise UsageError(f"--global-batch-size {size} and --global-batch {tokens:g} both set the batch", "give one")
     if size is not None:
         return int(size)
-    return _evenly((USUAL_BATCH if tokens is None else tokens) / length)
+    return _evenly((USUAL_BATCH if tokens is None else _binary(tokens)) / length)
+
+
+def _binary(tokens: float) -> float:
+    """Return 4 x 2²⁰ for 4M, as --seq 8k is 8,192: what is a power of two by millions is one by tokens."""
+    millions = tokens / 10**6
+    return millions * 2**20 if math.frexp(millions)[0] == 0.5 else tokens
 
 
 def _evenly(sequences: float) -> int:
@@ -371,6 +386,7 @@ COMMAND = Command(
         *of_fields(Workload, "seq_len"),
         *BATCH,
         PRECISION,
+        STATES,
         CHECKPOINTING,
         *of_fields(Workload, "recompute_modules"),
         STACK,
