@@ -366,6 +366,8 @@ class Fit(WithSheet):
             footer = footer.counting(CONTEXT)
         if self.on_card:
             footer, bands = footer.counting(FRAGMENTS), card_assumptions()
+        if self.case.counts_graphs:
+            footer = footer.counting(GRAPHS)
         code = CODE.get(self.budget.vendor, "CUDA")
         assumes = [code if word == "CUDA" else word for word in footer.assumes]
         if not self.budget.of_gpu:
@@ -535,8 +537,8 @@ def memory_within(
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
     case = _case(found, budget, own_run(model, workload), training, serving, weights)
     case.margin = margin
-    if isinstance(case, _Serving):
-        case.rules, case.profile = rules, profile
+    if isinstance(case, _Serving) and rules is not None:
+        case.by_engine(rules, profile)
     found.judge = Fit(found, case)
     return found
 
@@ -672,6 +674,11 @@ class Case(Generic[P]):
     def log(self) -> CacheLog | None:
         """Return what an engine's log says, if its own numbers are given."""
         return None
+
+    @property
+    def counts_graphs(self) -> bool:
+        """Return whether CUDA graphs are counted."""
+        return False
 
     def of_engine(self) -> Iterator[str]:
         """Yield where an engine's rules are from, and which of its defaults were not taken."""
@@ -817,6 +824,37 @@ class _Serving(Case["Serving"]):
         self.asked = plan
         """Plan as it was asked for: "auto" stands for other formats in an engine with a paged cache."""
 
+    def by_engine(self, rules: EngineRules, profile: Profile | None) -> None:
+        """Take the rules of an engine: what it leaves to its cache decides, given its profile run or the usual one."""
+        self.rules, self.profile = rules, profile
+        if self.paged_by_rules:
+            budget = self.budget
+            left = self._left(self.served(self.run, self.plan), rules)
+            self.budget = budget._replace(bytes=left, assumes=(*budget.assumes, *self._beside_in_words(rules)))
+
+    @property
+    def paged_by_rules(self) -> bool:
+        """Return whether an engine pages the cache by its rules."""
+        return self.rules is not None and self.rules.cache == PAGED
+
+    @property
+    def counts_graphs(self) -> bool:
+        """Return whether the engine's share has CUDA graphs in it, of which the log tells, or published ones."""
+        profile = self.rules and (self.profile or self.rules.profile)
+        return self.rules is not None and self.rules.graphs_first and bool(profile and profile.graphs)
+
+    def _left(self, found: Served, rules: EngineRules) -> int:
+        """Bytes of a card that the engine leaves to weights, cache, and what is counted beside them."""
+        beside, profile = found.beside_cache, self.profile or rules.profile
+        room = rules.room(self.model, beside, profile, self.budget.memory, self.budget.share or 1)
+        return room + beside + self.memory.temporary_bytes
+
+    def _beside_in_words(self, rules: EngineRules) -> Iterator[str]:
+        """Yield what the engine takes beside weights and cache, where its log was not given."""
+        if self.profile is None:
+            taken = short_bytes(sum(rules.profile))
+            yield f"{taken} for its profile run and outside of it, the middle of published logs (--profiled)"
+
     def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.serving.memory import served
 
@@ -831,12 +869,18 @@ class _Serving(Case["Serving"]):
         return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
 
     def _peak(self, run: Workload, plan: Serving) -> int:
-        return self.served(run, plan).total
+        found = self.served(run, plan)
+        if self.paged_by_rules and plan.cache == PAGED:  # an engine profiles its step once, whatever is served
+            return found.standing + self.memory.temporary_bytes
+        return found.total
 
     def status(self, run: Workload, plan: Serving) -> str:
         """Return the state of the verdict, within what the engine takes of a card that has such a cache."""
         if plan.cache == self.plan.cache:
-            return super().status(run, plan)
+            if self.rules is None or not self.paged_by_rules:
+                return super().status(run, plan)
+            left = self._left(self.served(run, plan), self.rules)
+            return Room(left, left * self.margin // 100).status(self.peak(run, plan))
         room = self.budget.serving(plan).bytes
         return Room(room, room * self.margin // 100).status(self.peak(run, plan))
 
@@ -856,6 +900,13 @@ class _Serving(Case["Serving"]):
         if not self.budget.of_gpu:
             return None
         beside: dict[str, Any] = {"card": self.budget.memory, "temporary": self.memory.temporary_bytes}
+        if self.rules is not None and self.paged_by_rules:
+            given = self.profile or self.rules.profile
+            beside = {
+                "card": 0 if self.profile else self.budget.memory,
+                "temporary": given.profiled,
+                "outside": given.nontorch + given.graphs,
+            }
         room = self.budget.bytes - self.memory.temporary_bytes
         ranks = self.served(self.run, self.plan).ranks
         if not ranks:
