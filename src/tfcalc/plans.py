@@ -378,6 +378,9 @@ class Serving(Described):
         shown=Shown("gpus"),
     )
 
+    replicas: str = text("copies of the model, each on GPUs of its own, where these hold more than one")
+    profile_run: str = text("bytes at the peak of an engine's profile run, in the place of those of a step")
+
     help_group: ClassVar[str] = "serving"
 
     @property

@@ -191,13 +191,26 @@ def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
         ("gemma-3-27b-it", "2xh100", "vllm", 8190),
         ("mistral-7b-v0.1", "l4", "vllm", 9000),
         ("qwen3.5-27b", "h200", "vllm", 9000),
+        ("llama-3.1-8b", "16xh100", "vllm", 8192),
+        ("llama-3.1-405b", "16xh100", "vllm", 8192),
+        ("deepseek-v3", "16xh100", "vllm", 8192),
+        ("qwen3-30b-a3b", "16xh100", "vllm", 8192),
+        ("minimax-m2.7", "8xh100", "vllm", 8192),
+        ("qwen2.5-7b", "8xh100", "sglang", 8192),
     ],
 )
 def test_memory_and_serve_have_room_for_the_same_requests(name: str, gpu: str, engine: str, context: int) -> None:
-    """What an engine leaves to its cache is one rule, whichever command is asked: so many fit, one more does not."""
+    """What an engine leaves to its cache, and how GPUs share a model, is one rule, whichever command is asked: so many
+    requests fit, one more for each replica does not.
+    """
     model, plan = tfcalc.load(name), tfcalc.Serving(context=context)
-    most = tfcalc.serve(model, gpu, context - 256, 256, engine=engine).exact.capacity_requests
+    served = tfcalc.serve(model, gpu, context - 256, 256, engine=engine)
+    most = served.exact.capacity_requests
     assert most > 1
+    told = memory_within(model, of_card(gpu), serving=plan, engine=engine).definitions
+    layout = [told.get(f"{name}_parallel", 1) for name in ("tensor", "pipeline", "data")]
+    at = served.deployment
+    assert layout == [at.tp, at.pp, at.replicas]
     for many, fits in ((most, True), (most + 1, False)):
         asked = plan.replaced(concurrency=many)
         found = memory_within(model, of_card(gpu), serving=asked, engine=engine).judge

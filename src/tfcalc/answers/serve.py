@@ -821,8 +821,10 @@ class Serve(ServedAnswer):
         """The model, on what, and the requests."""
         q = self.question
         load = q.load
-        shared = ", ".join(f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1)
-        where = f"{q.gpus} x {q.card.name}{f' ({shared})' if shared else ''}"
+        ways = [f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1]
+        ways += [f"{q.replicas} replicas"] * (q.replicas > 1)
+        shared = f" ({', '.join(ways)})" if ways else ""
+        where = f"{q.gpus} x {q.card.name}{shared}"
         if load.apart is not None:
             where += f", groups for prompts and for tokens {load.apart.prompts}:{load.apart.tokens}"
         formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
@@ -1276,7 +1278,9 @@ def serve(
         runs=runs,
         guesser=None if draft_model is None else model_of(draft_model),
     )
-    return served(question if tp is not None else question.divided())
+    if tp is None and count > 1:
+        question = question.laid_out(lambda one: bool(Serve(one).of.serves))
+    return served(question)
 
 
 def served(question: ServeQuestion) -> Serve:

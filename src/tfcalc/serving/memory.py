@@ -281,10 +281,13 @@ def _stepping(requests: Workload) -> Workload:
 def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStorage) -> Iterator[PhasePeak]:
     """Reading the prompts, and making a token: with transformers' caches for all requests together.
 
-    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
+    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache. Where its
+    profile run is known, that is what it keeps free.
     """
     formats = _formats(recipe)
-    if plan.cache == CELLS:
+    if plan.profile_run and plan.cache == PAGED:
+        yield PhasePeak(PREFILL, int(plan.profile_run))
+    elif plan.cache == CELLS:
         yield from _of_graph(model.tree(requests))
     elif not _code_is_known(model):
         yield PhasePeak(DECODE, None)

@@ -181,7 +181,7 @@ class TokenSeconds(NamedTuple):
         return sum(self)
 
 
-class Stage(NamedTuple):
+class StageBytes(NamedTuple):
     """Bytes of weights of a GPU of a stage, and its share of a request's cache."""
 
     weights: int
@@ -257,15 +257,15 @@ class ServedModel:
         return self.holds & (self.capacity >= 1)
 
     @cached_property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[StageBytes, ...]:
         """A GPU of each kind, with the weights of the model that guesses on it."""
         if self.sharing.pp == 1:
-            return (Stage(self.weights, Fraction(1)),)
+            return (StageBytes(self.weights, Fraction(1)),)
         beside = self.guesser.weights if self.guesser else 0
         caches = [value_of(rank.cache.total(bytes_held)) for rank in self.ranks.each]
         ranks = list(zip(self.ranks.each, caches, strict=True))
         every = sum({value_of(rank.at.stage): size for rank, size in ranks}.values()) or 1
-        return tuple(Stage(rank.bytes_beside_cache + beside, Fraction(size, every)) for rank, size in ranks)
+        return tuple(StageBytes(rank.bytes_beside_cache + beside, Fraction(size, every)) for rank, size in ranks)
 
     @cached_property
     def cache_of_request(self) -> Many:
