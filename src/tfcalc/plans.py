@@ -343,14 +343,14 @@ class Serving(Described):
     )
     tensor_parallel: Num | None = dimension(
         "t",
-        "tensor parallelism: GPUs over which each layer is split",
+        "tensor parallelism: GPUs over which each layer is split [default: all of a server that its heads divide by]",
         "--tp",
         "--tensor-parallel",
         shown=Shown("gpus", front=True),
     )
     pipeline_parallel: Num | None = dimension(
         "p",
-        "pipeline parallelism: stages of the pipeline",
+        "pipeline parallelism: stages of the pipeline [default: as few as hold the model; else replicas]",
         "--pp",
         "--pipeline-parallel",
         shown=Shown("gpus", front=True),

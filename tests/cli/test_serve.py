@@ -557,6 +557,18 @@ KINDS = (
 )
 
 
+def test_what_translates_is_served(quick: Quick) -> None:
+    """MarianMTModel ends like the name of a base, and is a GenerationMixin in transformers."""
+    assert quick("serve", "opus-mt-en-de", "--gpu", "h100", "--input", "128").stdout.startswith("at least")
+
+
+def test_words_of_other_commands_name_them(quick: Quick) -> None:
+    for words in (("--memory",), ("--profiled", "1GiB"), ("--gpu-memory-utilization", "0.9")):
+        found = quick("serve", "llama-3-8b", *words)
+        assert (found.returncode, found.stdout) == (2, "")
+        assert "tfcalc memory MODEL --serve --engine vllm --gpu NAME" in found.stderr
+
+
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_model_is_answered_or_refused_in_a_line(quick: Quick, name: str) -> None:
