@@ -51,7 +51,7 @@ def test_by_hand() -> None:
 
 
 def test_a_table_that_nothing_is_looked_up_in_is_not_read() -> None:
-    """T5-small's decoder of 6 layers by hand: q, k, v, o, of its cross-attention q and o, two matrices, three norms; and
+    """T5-small's 6 layers by hand: q, k, v, o, of its cross-attention q and o, two matrices, three norms; and
     the head, which is the table that encoder and decoder share, of which a row is looked up.
     """
     layer = 6 * 512 * 512 + 2 * 512 * 2048 + 3 * 512
