@@ -172,12 +172,17 @@ INSTEAD = {
 """What to do where no option means the same."""
 
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
+OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --engine vllm --gpu NAME"
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
     "train": {"--weights": "--base-weights"},
-    "serve": {"--seq": "--context", "--batch": "--concurrency"},
+    "serve": {
+        "--seq": "--context",
+        "--batch": "--concurrency",
+        **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs", "--gpu-memory-utilization"), OF_LOG),
+    },
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "
