@@ -211,10 +211,11 @@ class Comparison(FieldsThatDiffer, in_order=True):
         return cells
 
     def _same(self) -> Iterator[str]:
-        listed = (row for row in self.table if row.quantity not in VERDICTS and not row.minor)
-        same = [row for row in listed if not row.differs and row.values[0] is not None]
+        equal = (row for row in self.table if not (row.differs or row.minor or row.quantity in VERDICTS))
+        same = [row for row in equal if row.values[0] is not None]
         if same:
-            yield f"Same: {', '.join(f'{row.quantity.called} {row.written(row.values[0], self.units)}' for row in same)}"
+            each = (f"{row.quantity.called} {row.written(row.values[0], self.units)}" for row in same)
+            yield f"Same: {', '.join(each)}"
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:

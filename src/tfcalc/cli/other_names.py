@@ -259,11 +259,13 @@ def of_the_model(words: Sequence[str], flags: Collection[str]) -> list[str]:
     return found
 
 
-IN_TRAINING = frozenset(
-    "--train --training --finetune --fine-tune --full-finetune --full --sft --lora --lora-r --lora-rank --rank --qlora "
-    "--optimizer --optim --checkpointing --gradient-checkpointing --grad-accum --gradient-accumulation-steps "
-    "--per-device-train-batch-size --zero --zero1 --zero2 --zero3 --fsdp --method --dpo --grpo --ppo".split()
-)
+IN_TRAINING = {
+    *("--train", "--training", "--finetune", "--fine-tune", "--full-finetune", "--full", "--sft"),
+    *("--lora", "--lora-r", "--lora-rank", "--rank", "--qlora", "--optimizer", "--optim"),
+    *("--checkpointing", "--gradient-checkpointing", "--grad-accum", "--gradient-accumulation-steps"),
+    *("--per-device-train-batch-size", "--zero", "--zero1", "--zero2", "--zero3", "--fsdp"),
+    *("--method", "--dpo", "--grpo", "--ppo"),
+}
 """Flags of training alone; ``--phase train`` says it, too."""
 ONE_OF_ALL = ("--tp", "--pp", "--dp", "--cp", "--ep", "--etp")
 """Degrees of parallelism, of which 1 is none: a command without the option takes that."""

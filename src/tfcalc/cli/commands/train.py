@@ -54,7 +54,6 @@ RATES = Option(
 WEIGHTS = tuple(
     option._replace(
         help="number format of the frozen weights, as --base-weights (adapters are implied), or of all, as --precision",
-        group="training",
         front=False,
     )
     for option in SERVING
