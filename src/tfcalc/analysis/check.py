@@ -107,7 +107,7 @@ class CauseOfDifference(Record):
         return self._source  # type: ignore[no-any-return]  # what a record is about may be anything
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FormulaCheck(Answer):
     """The answer of :func:`~tfcalc.check`: a formula compared with the right one.
 

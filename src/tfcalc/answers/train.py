@@ -518,7 +518,8 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            share = ": --mfu 35% gives hours at that share" if one.floor else ", and no peak in this format"
+            no_peak = f"; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
+            share = ": --mfu 35% gives hours at that share" if one.floor else no_peak
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
