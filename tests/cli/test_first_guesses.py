@@ -49,6 +49,8 @@ WORKS = {
     "memory gpt2 --train --bs 4 --ac --flash-attn": "GiB peak",
     "memory gpt2 --inference": "peak, in prefill",
     "params --n-embd 768 --n-layer 12 --n-head 12 --kind encoder": "85.1M parameters",
+    "memory llama-3-8b --train --precision fp8": "GiB peak",
+    "memory llama-3-8b --train --fp8": "GiB peak",
     "flops gpt2 --prefill": "FLOPs for a prefill",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
@@ -70,7 +72,8 @@ ANSWERED = {
     "compare gpt2 gpt2-xl --gpu 8xh100": "add --train --fsdp, or --serve",
     "memory gpt2 --kv": "KV cache's format",
     "params --module my.py:Net": "file 'my.py' does not exist",
-    "memory gpt2 --train --precision fp8": "plan --precision fp8 has the time",
+    "train gpt2 --precision fp8 --tokens 1B --gpu h100": "ask plan --precision fp8",
+    "memory gpt2 --train --precision fp8 --backend megatron": "plan --precision fp8 has its layouts",
     "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
 }

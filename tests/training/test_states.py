@@ -103,6 +103,7 @@ BYTES_WITH_ADAMW = {  # Rajbhandari et al. 2020, section 3.1; Megatron-LM's 18; 
     "bf16-master": (2, 2, 4, 8),
     "fp16-master": (2, 2, 4, 8),
     "bf16-master-fp32-grads": (2, 4, 4, 8),
+    "fp8": (2, 2, 0, 4),  # torchao's float8 linear keeps its weight in bf16
 }
 
 

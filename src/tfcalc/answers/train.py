@@ -30,6 +30,7 @@ from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import step_run, with_method
 from tfcalc.training.peaks import Peaks
+from tfcalc.training.precisions import PRODUCTS_ALONE
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
 from tfcalc.training.precisions import precision
 from tfcalc.units import short
@@ -677,5 +678,8 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
+    if question.plan.precision == PRODUCTS_ALONE:
+        fact = "how long a run in fp8 takes is not known of one GPU's libraries"
+        raise UsageError(fact, "leave out the precision, or ask plan --precision fp8")
     workload = question.workload or default_run(question.model).replaced(phase="train")
     return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))

@@ -123,15 +123,6 @@ def spreading(options: Iterable[Option]) -> tuple[Option, ...]:
     return tuple(option._replace(spreads=True) if option.number else option for option in options)
 
 
-VALUES_INSTEAD = {
-    ("--precision", "fp8"): "of torchao's float8 products alone are fp8, so memory is that of bf16-fsdp; "
-    "Transformer Engine's saved inputs of 8 bits are not modelled; plan --precision fp8 has the time",
-}
-"""What to do instead of a value that an option does not know.
-
-Source of the first: torchao's ``matmul_with_hp_or_float8_args`` saves its inputs as they come.
-"""
-
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
 COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")

@@ -96,9 +96,15 @@ PRECISIONS = {
         # Megatron-LM: bf16 weights, gradients summed in fp32: 2 + 4 + 12
         Precision("bf16-master-fp32-grads", 16, 32, 32, 32, "bf16"),
         Precision("fp16-master-fp32-grads", 16, 32, 32, 32, "fp16"),
+        # torchao's float8: its products cast what they read, and save their inputs as they come
+        # (``matmul_with_hp_or_float8_args``), so that what is stored is bf16's
+        Precision("fp8", 16, 16, 0, 16, "bf16"),
     )
 }
 """Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
+
+PRODUCTS_ALONE = "fp8"
+"""Precision of products that are in 8 bits where all that is stored is in 16."""
 
 OF_TRAINER = {"bf16-trainer": "bf16", "fp16-trainer": "fp16"}
 """transformers' --bf16 and --fp16: autocast over weights in the format that the checkpoint has."""
