@@ -71,6 +71,7 @@ ANSWERED = {
     "compare gpt2 gpt2-xl --flops": "each has its rows",
     "compare gpt2 gpt2-xl --gpu 8xh100": "add --train --fsdp, or --serve",
     "memory gpt2 --kv": "KV cache's format",
+    "memory --module my.py:Net --gpu h100": "tfcalc gpus NAME says what a card has",
     "params --module my.py:Net": "file 'my.py' does not exist",
     "train gpt2 --precision fp8 --tokens 1B --gpu h100": "ask plan --precision fp8",
     "memory gpt2 --train --precision fp8 --backend megatron": "plan --precision fp8 has its layouts",

@@ -111,7 +111,7 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         assumptions=sheet.assumptions
         if memory.judge
         else (*footer.assumptions, *(card_assumptions() if on_card else ())),
-        see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
+        see_also=["--json (all columns)", *(it for it in memory.footer.see_also if not it.startswith(APART))],
         legend={},
         depths=(),
         paths=(),

@@ -222,11 +222,15 @@ INSTEAD = {
 """What to do where no option means the same."""
 
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
+OF_A_CLASS = (
+    "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
+)
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
     "train": {"--steps": STEPS},
+    "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
     "explain": {"--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {
