@@ -105,6 +105,7 @@ BYTES_WITH_ADAMW = {  # Rajbhandari et al. 2020, section 3.1; Megatron-LM's 18; 
     "bf16-master-fp32-grads": (2, 4, 4, 8),
     "bf16-master-fp32-grads-bf16-moments": (2, 4, 4, 4),  # Megatron-Bridge's DeepSeek-V3, main_grads_dtype fp32, bf16
     "bf16-master-bf16-moments": (2, 2, 4, 4),
+    "fp8": (2, 2, 0, 4),  # torchao's float8 linear keeps its weight in bf16
 }
 
 

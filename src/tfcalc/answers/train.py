@@ -31,7 +31,7 @@ from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import WRITES, step_run, with_method
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, precision
 from tfcalc.units import short
 from tfcalc.workload import AUTO, Workload
 
@@ -546,7 +546,8 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            share = ": --mfu 35% gives hours at that share" if one.floor else ", and no peak in this format"
+            no_peak = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
+            share = ": --mfu 35% gives hours at that share" if one.floor else no_peak
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
@@ -709,5 +710,8 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
+    if question.plan.precision == PRODUCTS_ALONE:
+        fact = "how long a run in fp8 takes is not known of one GPU's libraries"
+        raise UsageError(fact, "leave out the precision, or ask plan --precision fp8")
     workload = question.workload or default_run(question.model).replaced(phase="train")
     return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))

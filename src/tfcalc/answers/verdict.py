@@ -517,11 +517,11 @@ def memory_within(
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
         workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
-        training = _on_gpus(training or Training(), budget)
+        training = on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
         raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
     elif serving:
-        serving = _served_on_gpus(serving, budget)
+        serving = served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
         if rules is not None and rules.cache != PAGED:
             if utilization is not None or profile is not None:
@@ -585,7 +585,7 @@ ALL_LAYERS = 999
 """``-ngl 999``, as people type it for all."""
 
 
-def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
+def served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
     """The plan on as many GPUs as the budget is of."""
     if budget.gpus == 1:
         return plan
@@ -594,7 +594,7 @@ def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
     return plan.replaced(gpus=budget.gpus)
 
 
-def _on_gpus(plan: Training, budget: Capacity) -> Training:
+def on_gpus(plan: Training, budget: Capacity) -> Training:
     """The plan on as many GPUs as the budget is of, and on such ones."""
     if budget.capability and not plan.capability:
         plan = plan.replaced(capability=budget.capability)

@@ -375,6 +375,10 @@ class WithSheet:
     def __str__(self) -> str:
         return self._rendered("plain")
 
+    def __repr__(self) -> str:
+        """The first line: ``<Params: 124M parameters (124,439,808)>``."""
+        return f"<{type(self).__name__}: {self.sheet().title}>"
+
     def _rendered(self, form: str) -> str:
         text: str = _render().rendered(self.sheet(), form, Style())
         return text

@@ -21,6 +21,7 @@ from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.core.notation import write
 from tfcalc.errors import TfcalcError, UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +56,24 @@ def answer(settings: Settings) -> FormulaCheck:
         settings.refuse(("batch_size",), "on growth", {})
     refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))
     found = _checked(settings)
+    if not found.correct:
+        found = _as_meant(settings) or found
     return replace(found, notes=(f"compared with {settings.get('target')}", *found.notes)) if alone else found
+
+
+def _as_meant(settings: Settings) -> FormulaCheck | None:
+    """The check of what else may be meant, where that is right: a cache without blocks, or what LoRA trains."""
+    if settings.get("serve") and "cache" not in settings.given:
+        of_tokens = _checked(settings.with_values(cache="dynamic"))
+        in_blocks = write(_checked(settings).right.top, letters=of_tokens.letters)
+        note = f"token by token, as --cache dynamic; in whole blocks, as vLLM stores it, it is {in_blocks}"
+        return replace(of_tokens, notes=(note, *of_tokens.notes)) if of_tokens.correct else None
+    if "lora" in settings.given and "of" not in settings.given:
+        trained = _checked(settings.with_values(of="trainable"))
+        return (
+            replace(trained, notes=("of what is trained: --of trainable", *trained.notes)) if trained.correct else None
+        )
+    return None
 
 
 def _with_part(settings: Settings) -> Settings:
