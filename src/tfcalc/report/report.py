@@ -294,10 +294,11 @@ class Report(Answer):
         """The verdict on the limit; the summary; or the breakdown as rows, with definitions and legend below."""
         from tfcalc.report.sheet import Sheet, of
 
+        whole = self.whole if self.limit is None else None  # first what finds most: then nothing is found twice
         quiet = of(self.answer, self.answer_key)
-        if self.limit is not None:
+        if whole is None:
             return Sheet(self.verdict_on_limit(), (), (), quiet, assumptions=self.footer.assumptions)
-        whole, summary = self.whole, self.summary  # first what finds most
+        summary = self.summary
         if summary is None:
             return self.breakdown(whole)
         return Sheet(
