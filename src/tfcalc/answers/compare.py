@@ -36,6 +36,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Key, Told, When, plain, record, records, text, texts
 from tfcalc.report.opening import Same, ratio, total
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Cell, Column, Sheet, of
 from tfcalc.search.gpus import of_card
 from tfcalc.workload import Workload
@@ -43,6 +44,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.report.chart import Bars
     from tfcalc.search.gpus import Capacity
 
 LEAST, MOST = 2, 8
@@ -51,6 +53,8 @@ WIDE = 80
 LABELS = 22
 CELL = 16
 """Characters of the first column, and of a number and its ratio."""
+LEAST_SHOWN, REST = 200, "embeddings and the rest"
+"""A kind of parameters below one part in so many of the largest model is drawn with the rest."""
 SMALL = 10
 """A kind of parameters below one part in so many, in all models, has no row in the table."""
 UNSAID = SizesOfModel.family.name
@@ -185,6 +189,23 @@ class Comparison(FieldsThatDiffer, in_order=True):
             see_also=("--only-differences", "--format markdown", "--json"),
             detailed=self._detailed(),
         )
+
+    def pictures(self) -> tuple[Bars]:
+        """Parameters of each model, by what they are for."""
+        kinds = [column.kinds for column in self.columns]
+        totals = [column.params.report().answer for column in self.columns]
+        parts = dict.fromkeys(kind for sizes in kinds for kind in sizes)
+        seen = [kind for kind in parts if any(sizes.get(kind, 0) * LEAST_SHOWN > max(totals) for sizes in kinds)]
+        found: Bars = charts().Bars(
+            title="Parameters of each model, by what they are for",
+            parts=(*seen, REST),
+            rows=tuple(
+                (name, (*(sizes.get(kind, 0) for kind in seen), whole - sum(sizes.get(kind, 0) for kind in seen)))
+                for name, sizes, whole in zip(self.names, kinds, totals, strict=True)
+            ),
+            unit="params",
+        )
+        return (found,)
 
     def _title(self, *, named: bool = True) -> str:
         """``gpt2 124M, gpt2-medium 355M parameters (×2.85)``."""

@@ -28,6 +28,7 @@ from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, 
 from tfcalc.model import default_length
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
@@ -40,6 +41,7 @@ from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.report.chart import Bars
 
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
@@ -334,6 +336,21 @@ class Plan(OneLayout):
             see_also=("--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
+
+    def pictures(self) -> tuple[Bars, ...]:
+        """Where the seconds of the listed layouts go."""
+        timed = [(one.layout.words, one.source.one.parts._asdict()) for one in self.layouts]
+        longest = max((float(sum(parts.values())) for _, parts in timed), default=0.0)
+        if not longest:
+            return ()
+        seen = [name for name in timed[0][1] if any(float(parts[name]) > LEAST_SHARE * longest for _, parts in timed)]
+        found: Bars = charts().Bars(
+            title="Seconds of a step by what they go to, of the layouts that are listed",
+            parts=tuple(name.replace("_", " ") for name in seen),
+            rows=tuple((words, tuple(float(parts[name]) for name in seen)) for words, parts in timed),
+            unit="seconds",
+        )
+        return (found,)
 
     def _title(self) -> str:
         best = self.layout.words

@@ -942,6 +942,10 @@ class Serve(ServedAnswer):
         ]
         return self._sheet(columns, rows if self.holds else [], *self._notes())
 
+    def pictures(self) -> tuple[Chart, ...]:
+        """The curve, where it is asked for, and a request fits."""
+        return (self.chart(),) if self.question.curve and self.of.holds else ()
+
     def chart(self) -> Chart:
         """Tokens per second over requests at once: by the estimate with its band, or by the floor, at most.
 

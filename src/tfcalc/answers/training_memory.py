@@ -37,6 +37,7 @@ from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
@@ -480,12 +481,14 @@ class TrainingMemory(PeakMemory):
             return super().sheet()
         return timeline_sheet(self, super().sheet())
 
+    def pictures(self) -> tuple[Bars]:
+        """The phases of a step."""
+        return (self.chart(),)
+
     def chart(self) -> Bars:
         """A bar for each phase of a step, at its peak, made of what is live then."""
-        from tfcalc.report.chart import Bars  # few ask for a picture
-
         shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in self.timeline)]
-        return Bars(
+        found: Bars = charts().Bars(
             title=f"{self.subtitle}: memory over a step, each phase at its peak",
             parts=tuple(HEADINGS[place] for place in shown),
             rows=tuple(
@@ -494,6 +497,7 @@ class TrainingMemory(PeakMemory):
             ),
             units=self.by.units,
         )
+        return found
 
 
 def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,8 +27,18 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 
+PAGES = (".html", ".md")
+"""Ends of the files that get a page, where no format is typed."""
+PICTURES = (".svg", ".png", ".vl.json")
+"""Ends of the files that get a picture alone."""
+
+
 def show(answer: Answered, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
+    typed, target = settings.given.get("format"), str(settings.get("output", ""))
+    if target.endswith(PICTURES) or (target.endswith(PAGES) and not (typed and typed.source == FLAG)):
+        import_module("tfcalc.cli.pages").deliver_answer(answer, settings)  # few ask for a page
+        return
     deliver(_written(answer, settings), settings)
 
 
