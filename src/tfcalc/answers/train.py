@@ -247,7 +247,7 @@ class RunOnCard(VerdictOnCard):
         """Seconds of the reference model's pass: as many as its FLOPs are of those of the step's own passes."""
         flops = self.flops
         run_again = self.layout.again * flops.scored
-        return float(parts.seconds - parts.optimizer) * flops.scored / (flops.trained + run_again)
+        return float((parts.seconds - parts.optimizer) * flops.scored / (flops.trained + run_again))
 
     def parts_by(self, known: Mapping[str, Any]) -> StepParts:
         """Return the seconds of a step by a table of rates."""
