@@ -390,6 +390,8 @@ class Plan(OneLayout):
             )
             yield f"Days by the number of GPUs: {tried}"
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
+        if self.question.precision in READ:
+            yield f"MFU is of the peak in 16 bits, so that {self.precision} may be above 100 %"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()

@@ -314,7 +314,8 @@ def layout_of(text: str, called: str) -> WrittenLayout:
     words = re.sub(r"\s*=\s*", "=", text).replace(",", " ").split()
     for name, value in (pair for word in words for pair in _axis(word, text, called)):
         if said.setdefault(name, value) != value:
-            raise UsageError(f"{called} {quoted(text)} has two values of {name}", "give one of them")
+            apart = "; each layout in quotes of its own: --why 'tp=8 pp=4' 'tp=4 pp=8'" * (called == "--why")
+            raise UsageError(f"{called} {quoted(text)} has two values of {name}", f"give one of them{apart}")
     if not said:
         raise UsageError(f"{called} {quoted(text)} names no axis", EXAMPLE)
     dp = said.pop("dp", None)
