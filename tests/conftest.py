@@ -29,22 +29,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--overwrite", action="store_true", help="write the golden files anew")
 
 
+OF_OTHERS = 5
+"""Of the cases that the standard tests leave out ``make long`` runs every so many, if a test does not say how many."""
+
+
 def _later(items: list[pytest.Item]) -> None:
     """Mark the cases that are not run as a rule: ``long``, or ``exhaustive``, which CI has no time for.
 
-    Of a test marked ``one_in(n)`` every n-th case stays; of the others every fifth is long, the rest exhaustive. Of
-    those that need PyTorch the others are all exhaustive, as ``long`` tests run without it; cases that need the
-    libraries of large sweeps stay. Of a test marked ``long(n)`` every n-th case is long, the others exhaustive.
+    Of a test marked ``one_in(n, m)`` every n-th case stays; of the others every m-th is long (every fifth without m,
+    none if it is 0), the rest exhaustive. Of those that need PyTorch the others are all exhaustive, as ``long`` tests
+    run without it; cases that need the libraries of large sweeps stay. Of a test marked ``long(n)`` every n-th case is
+    long, the others exhaustive.
     """
     seen, later, long = Counter[str](), Counter[str](), Counter[str]()
     for item in items:
         marks = {mark.name: mark for mark in reversed([*item.iter_markers()])}  # of two of a name, the nearest
         test = item.nodeid.partition("[")[0]
         if "one_in" in marks and "scale" not in marks:
-            if seen[test] % marks["one_in"].args[0]:
+            each, of_others = (*marks["one_in"].args, OF_OTHERS)[:2]
+            if seen[test] % each:
                 if "torch" not in marks:
                     item.add_marker(pytest.mark.long)
-                if "torch" in marks or later[test] % 5:
+                if "torch" in marks or not of_others or later[test] % of_others:
                     item.add_marker(pytest.mark.exhaustive)
                 later[test] += "torch" not in marks
             seen[test] += 1

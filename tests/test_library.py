@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -31,7 +33,8 @@ def test_a_report_is_a_tree_a_dict_json_text_and_html() -> None:
     assert json.loads(report.to_json()) == json.loads(json.dumps(report.to_dict()))
     assert "44,140,544" in str(report)
     html = report._repr_html_()
-    assert html.startswith("<table>")
+    assert html.startswith("<img ")
+    assert "<table>" in html
     assert html.count("<tr>") == html.count("</tr>") == len(list(report.walk())) + 1
 
 
@@ -426,3 +429,14 @@ def test_arrays_without_numpy_are_refused_with_what_to_install(name: str) -> Non
     code = f"import sys; sys.modules['numpy'] = None; import tfcalc; tfcalc.{name}(tfcalc.load('gpt2'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "Unavailable: numpy is not installed; pip install 'tfcalc[sweep]'" in done.stderr
+
+
+def test_a_notebook_shows_the_picture_of_an_answer() -> None:
+    """GPT-2's parameters, by transformers; the image has no other file, and says in words what it shows."""
+    shown = tfcalc.params("gpt2")._repr_html_()
+    image = re.search(r'<img [^>]*alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', shown)
+    assert image is not None
+    assert "124,439,808" in image[1]
+    root = ElementTree.fromstring(base64.b64decode(image[2]))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "<img" not in tfcalc.fits("gpt2", "24GB", train=True)._repr_html_()  # a verdict is a line

@@ -128,6 +128,18 @@ def test_a_prompt_of_4_bit_weights_has_a_dequantized_matrix() -> None:
     assert off(row) <= row["tolerance"]
 
 
+def test_litgpts_int8_peak_is_that_of_loading_the_head() -> None:
+    """8.7 GB, where 7.9 are live while it generates; the answer says that loading is not counted.
+
+    Lightning's plugin quantizes each matrix on the GPU, of whose fp16 copy bitsandbytes 0.41 makes two of 1 byte, one
+    of them transposed (``double_quant``). The head is the last and the largest: 65,024 × 4,544.
+    """
+    row = ROWS["litgpt-quant-falcon7b-int8"]
+    weights = answer({**row, "json_path": "weights_bytes"})
+    assert weights is not None
+    assert weights + 2 * 65_024 * 4_544 / 1e9 == pytest.approx(row["expected"], rel=0.04)
+
+
 ACTIVE = ("active_params", "active_non_embedding_params", "active_layer_params", "active_text_params")
 """Counts of the answer: with both tables, without the embedding, without either, and without a tower."""
 

@@ -50,6 +50,12 @@ def of_experts(text: str) -> int:
     return stored - layers * (experts - chosen) * 3 * h * f
 
 
+def of_roofline(text: str) -> int:
+    """Peak over bandwidth."""
+    peak, speed = re.findall(r"([\d,.]+) (?:TFLOP|GB)/s", text)
+    return round(float(peak.replace(",", "")) * 1e12 / (float(speed.replace(",", "")) * 1e9))
+
+
 def of_utilisation(text: str) -> int:
     length_speed_and_flops = numbers(text.partition(" trains ")[2].partition("on sequences")[2])
     _, speed, flops = length_speed_and_flops
@@ -80,6 +86,7 @@ def of_optimum(text: str) -> int:
 BY_HAND: dict[str, Callable[[str], int]] = {
     "crossover": lambda text: 2 * numbers(text.rpartition("h = ")[2])[0],
     "moe": of_experts,
+    "roofline": of_roofline,
     "mfu": of_utilisation,
     "lora": of_adapters,
     "zero": of_shards,
@@ -156,11 +163,13 @@ def test_a_seed_draws_the_same_however_many() -> None:
 
 def test_the_command_of_each_prints_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
     of_each_topic = [quiz(5, 1, topic).exercises[0] for topic in KINDS]
-    for one in (*quiz(3, 16).exercises, *of_each_topic):
+    for one in (*quiz(3, 16).exercises, *of_each_topic, *quiz(5, 12, "roofline").exercises):
         assert main([*shlex.split(one.answered_by)[1:], "-q"]) == 0
         printed = capsys.readouterr().out.strip()
         if one.topic == "mfu":
             printed = f"{100 * float(printed):.0f}"
+        if one.topic == "roofline":
+            printed = f"{float(printed.replace(',', '')):.0f}"
         printed = printed.replace(",", "")
         assert printed == str(one.answer) or printed == f"{float(one.answer) / 1e9:g}B"
 

@@ -94,11 +94,14 @@ def others() -> Iterator[str]:
 
 
 def _meaning(meaning: Meaning) -> str:
-    value = f" {meaning.value}" if meaning.value else ""
     words = "; ".join(f"{theirs} is {ours}" for theirs, ours in meaning.words.items())
-    found = " or ".join(f"`{option}{value}`" for option in meaning.options)
-    served = f", in serving and at rest `{meaning.served}{value}`" if meaning.served else ""
+    found = " or ".join(f"`{_set(meaning, option)}`" for option in meaning.options)
+    served = f", in serving and at rest `{_set(meaning, meaning.served)}`" if meaning.served else ""
     return found + served + (f" ({words})" if words else "")
+
+
+def _set(meaning: Meaning, option: str) -> str:
+    return f"{option} {meaning.value_of(option)}".rstrip()
 
 
 def json_keys(of: str) -> Iterator[str]:

@@ -139,10 +139,12 @@ def of_others(rates: Mapping[str, EngineRates], name: str) -> EngineRates:
 
 def left_out(
     runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates], rounds: int, target: Path | None = None
-) -> dict[str, list[float]]:
-    """Published over estimated by kind, each system by the rates of all others of its engine."""
-    found: dict[str, list[float]] = defaultdict(list)
-    systems: dict[str, set[str]] = defaultdict(set)
+) -> None:
+    """Print published over estimated by kind, each system by the rates of all others of its engine.
+
+    The bands are of these, and so is how much of a system the band of all others covers.
+    """
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     kept: list[dict[str, str | float]] = []
     for name, each in runs.items():
         errors: dict[str, list[float]] = defaultdict(list)
@@ -152,9 +154,8 @@ def left_out(
                 if run.row["unit"] == unit:
                     kept.append({"id": run.row["id"]})
                     for kind, ratio, _ in parts_of(run, by):
-                        found[kind].append(1 / ratio)
+                        found[kind][unit].append(1 / ratio)
                         errors[kind].append(ratio)
-                        systems[kind].add(unit)
                         first = kind in ("prompt", "first")
                         measured = run.first if first else run.token
                         assert measured
@@ -163,12 +164,27 @@ def left_out(
             print(f"left out: {name:12} {kind:14} {told(ratios)}", flush=True)
     if target is not None:
         target.write_text("".join(json.dumps(one) + "\n" for one in kept), encoding="utf-8")
-    for kind, ratios in sorted(found.items()):
-        ratios.sort()
-        low, high = ratios[len(ratios) // 10], ratios[9 * len(ratios) // 10]
-        print(f"[bands.{kind}] low = {low:.2f} high = {high:.2f} rows = {len(ratios)} units = {len(systems[kind])}")
-        print(f"    {told(1 / ratio for ratio in ratios)}")
-    return found
+    for kind, by_system in sorted(found.items()):
+        ratios = [ratio for each in by_system.values() for ratio in each]
+        low, high = tenths(ratios)
+        print(f"[bands.{kind}] low = {low:.2f} high = {high:.2f} rows = {len(ratios)} units = {len(by_system)}")
+        print(f"    {told(1 / ratio for ratio in ratios)}; learned without a system it covers {covered(by_system):.0%}")
+
+
+def tenths(ratios: Iterable[float]) -> tuple[float, float]:
+    """Return the first and the last tenth."""
+    ordered = sorted(ratios)
+    return ordered[len(ordered) // 10], ordered[9 * len(ordered) // 10]
+
+
+def covered(by_system: Mapping[str, Sequence[float]]) -> float:
+    """Return the share of runs in the band that all systems but their own say."""
+    inside = 0
+    for system, ratios in by_system.items():
+        others = [ratio for other, each in by_system.items() if other != system for ratio in each]
+        low, high = tenths(others or ratios)
+        inside += sum(low <= ratio <= high for ratio in ratios)
+    return inside / sum(map(len, by_system.values()))
 
 
 def write(rates: Mapping[str, EngineRates], runs: Mapping[str, Sequence[Run]]) -> None:

@@ -23,6 +23,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
+from tfcalc.hardware import named
 from tfcalc.model import values
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
@@ -37,8 +38,20 @@ from tfcalc.zoo.transformer import Transformer
 LBHN = "lbhn"
 MOST = 100
 """Exercises of one quiz."""
-TOPICS = ("params", "approximations", "flops", "crossover", "memory", "moe", "mfu", "lora", "zero", "scaling")
-"""In the order of the course (formulas.md): its sections 3 to 5, 6, 7 and 8, 10, 11, 12, 14, 15, 16 and 17."""
+TOPICS = (
+    "params",
+    "approximations",
+    "flops",
+    "crossover",
+    "memory",
+    "moe",
+    "roofline",
+    "mfu",
+    "lora",
+    "zero",
+    "scaling",
+)
+"""In the order of the course (formulas.md): its sections 3 to 5, 6, 7 and 8, 10, 11, 12, 13, 14, 15, 16 and 17."""
 PARTS = {
     "mha": "the multi-head attention",
     "ffn": "the feed-forward network",
@@ -48,6 +61,7 @@ PARTS = {
 WIDTHS = ((256, 4), (384, 6), (512, 8), (640, 10), (768, 12), (1024, 16), (1280, 20), (1600, 25), (2048, 16))
 LLAMAS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "mistral-7b")
 MIXTURES = ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b")
+CARDS = ("h100", "a100-80", "h200", "b200", "l40s", "rtx-4090", "l4", "t4", "h20", "a10", "mi300x", "rtx-3090")
 SPEEDS = {"llama-2-7b": 9_000, "llama-2-13b": 4_800, "llama-3-8b": 8_000, "llama-3-70b": 950, "mistral-7b": 8_600}
 """Tokens per second of one H100, as trained models reach them."""
 CLASSIC = "of the classic Transformer (biases, LayerNorm, {f} = {4h})"
@@ -415,6 +429,16 @@ def _latent_cache(context: int) -> Drawn:
     return Drawn(text, right, f"tfcalc explain cache --model {name} --of memory --serve --context {context} --kv bf16")
 
 
+def _ridge(card: str) -> Drawn:
+    (found, *_) = named(card)
+    peak, speed = found.peak("fp16"), found.bandwidth
+    text = (
+        f"A GPU has a dense peak of {peak / 10**12:g} TFLOP/s in 16 bits, and reads {speed / 10**9:,g} GB/s from its "
+        "memory. How many FLOPs per byte is the ridge of its roofline, in whole FLOPs?"
+    )
+    return Drawn(text, round(Fraction(peak) / Fraction(speed)), f"tfcalc explain roofline --gpu {card}")
+
+
 def _utilisation(name: str, length: int) -> Drawn:
     card, speed = machines_of("h100"), SPEEDS[name]
     run = Workload(seq_len=length, phase="train")
@@ -490,6 +514,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
         _of_each(_activations, WIDTHS, (2, 4, 8), (64, 128, 512)),
     ),
     "moe": (_of_each(_active, MIXTURES), _of_each(_latent_cache, (512, 1024, 4096, 8192, 32_768))),
+    "roofline": (_of_each(_ridge, CARDS),),
     "mfu": (_of_each(_utilisation, SPEEDS, (2048, 4096)),),
     "lora": (_of_each(_adapters, LLAMAS, (8, 16, 32, 64)),),
     "zero": (_of_each(_sharded, LLAMAS, ("weights", "master weights"), ("1", "3"), (2, 4, 8)),),

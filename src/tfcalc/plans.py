@@ -343,14 +343,14 @@ class Serving(Described):
     )
     tensor_parallel: Num | None = dimension(
         "t",
-        "tensor parallelism: GPUs over which each layer is split",
+        "tensor parallelism: GPUs over which each layer is split [default: all of a server that its heads divide by]",
         "--tp",
         "--tensor-parallel",
         shown=Shown("gpus", front=True),
     )
     pipeline_parallel: Num | None = dimension(
         "p",
-        "pipeline parallelism: stages of the pipeline",
+        "pipeline parallelism: stages of the pipeline [default: as few as hold the model; else replicas]",
         "--pp",
         "--pipeline-parallel",
         shown=Shown("gpus", front=True),
@@ -377,6 +377,9 @@ class Serving(Described):
         "--n-gpu-layers",
         shown=Shown("gpus"),
     )
+
+    replicas: str = text("copies of the model, each on GPUs of its own, where these hold more than one")
+    profile_run: str = text("bytes at the peak of an engine's profile run, in the place of those of a step")
 
     help_group: ClassVar[str] = "serving"
 

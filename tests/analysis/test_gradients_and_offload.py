@@ -41,6 +41,18 @@ def test_of_few_tokens_the_peak_is_the_states_and_the_largest_gradient() -> None
     assert at["peak_bytes"] - at["states_bytes"] == pytest.approx(3 * table, rel=0.001)
 
 
+def test_a_tied_tables_gradients_are_summed_up_before_they_are_added_to_earlier_ones() -> None:
+    """Of 2·V·h bytes each: the head's, live until the table's is there, and their sum beside gradients that stay.
+
+    tests/verify/test_gradients_added_up.py has the same of PyTorch.
+    """
+    plan = BF16.replaced(grad_accum=2)
+    found = memory(load("gpt2"), RUN.replaced(seq_len=1), training=plan)
+    (at,) = (phase for phase in found.more["timeline"] if phase["phase"] == "backward")
+    beside = at["peak_bytes"] - at["states_bytes"] - 2 * 124_439_808
+    assert beside == pytest.approx(3 * 2 * 50257 * 768, rel=0.001)
+
+
 def test_a_for_loop_makes_two_roots_of_the_largest_matrix() -> None:
     """√v and √v + ε while its gradient is there: 3 times V·h numbers of 2 bytes, of a head that is not tied."""
     run, plan = RUN.replaced(seq_len=1), BF16.replaced(optimizer_in_backward=True, optimizer="adamw-forloop")

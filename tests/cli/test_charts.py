@@ -61,7 +61,7 @@ def test_the_chart_of_a_step_is_its_timeline(quick: Quick) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("memory gpt2 -o FILE.svg", "add --train"),
+        ("models -o FILE.svg", "this answer has none"),
         ("memory gpt2 --chart", "add --train"),
         ("serve llama-3-8b --gpu h100 --chart --json", "--chart is for a terminal"),
         ("serve llama-3-70b --gpu rtx-4090 --chart", "there is no curve"),

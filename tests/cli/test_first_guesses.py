@@ -36,6 +36,22 @@ WORKS = {
     "flops llama-3.1-8b --phase decode --cached 8k --gpu h100 --batch 32": "each user waits",
     "formula attention --of memory --train": "memory.activations.encoder.layer[first].self_attention",
     "plan gpt2 --gpu 8xh100 --tp 1 --pp 1 --cp 1 --micro-batch 8": "s a step",
+    "llama-3-8b,qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
+    "train llama-3-8b --weights nf4 --gpu h100": "FITS",
+    "llama-3-8b --lora": "GiB peak",
+    "llama-3-8b --lora --gpu rtx-4090 --loss fused": "FITS",
+    "gpt2 --lora --tokens 10M --gpu t4": "10M tokens",
+    "llama-3-8b --context 8k": "GiB peak, in prefill",
+    "llama-3-8b --quantization awq": "of weights, in awq",
+    "ollama run llama3.1:8b": "8.03B parameters",
+    "flops gpt2 --tokens 1B --gpu h100 --gpus 8": "1B tokens in",
+    "memory gpt2 --4bit": "of weights, in nf4",
+    "memory gpt2 --train --bs 4 --ac --flash-attn": "GiB peak",
+    "memory gpt2 --inference": "peak, in prefill",
+    "params --n-embd 768 --n-layer 12 --n-head 12 --kind encoder": "85.1M parameters",
+    "memory llama-3-8b --train --precision fp8": "GiB peak",
+    "memory llama-3-8b --train --fp8": "GiB peak",
+    "flops gpt2 --prefill": "FLOPs for a prefill",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
@@ -48,13 +64,17 @@ ANSWERED = {
     "memory llama-3-8b --train --tp 8": "--backend megatron",
     "plan llama-3-8b": "add --gpu h100 --gpus 64",
     "diff --base main": "tfcalc diff main:config.json",
-    "compare gpt2 gpt2-xl --gpu h100": "tfcalc fit MODEL --gpu NAME",
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
     "flops gpt2 --train --step-time 2": "add --mfu",
+    "train gpt2 --steps 100": "type --tokens N",
+    "compare gpt2 gpt2-xl --flops": "each has its rows",
+    "compare gpt2 gpt2-xl --gpu 8xh100": "add --train --fsdp, or --serve",
+    "memory gpt2 --kv": "KV cache's format",
+    "memory --module my.py:Net --gpu h100": "tfcalc gpus NAME says what a card has",
     "params --module my.py:Net": "file 'my.py' does not exist",
-    "memory gpt2 --train --precision fp8": "plan --precision fp8 has the time",
-    "train llama-3-8b --weights nf4 --gpu h100": "did you mean --base-weights?",
+    "train gpt2 --precision fp8 --tokens 1B --gpu h100": "ask plan --precision fp8",
+    "memory gpt2 --train --precision fp8 --backend megatron": "plan --precision fp8 has its layouts",
     "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
 }
@@ -68,6 +88,33 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert len(found.stdout.splitlines()) <= (
         24 if line.startswith("plan") else 20
     )  # a plan says how to open its first
+
+
+METHODS = {"finetune_full": (), "finetune_lora": ("--lora",), "finetune_qlora": ("--qlora",)}
+
+
+def test_two_models_on_a_card_have_the_verdicts_of_each(tfcalc: Program) -> None:
+    """Those of ``memory --gpu``: exit 0 where it fits."""
+    models = {"gpt2-xl": "t4", "llama-3-8b": "t4"}
+    found = json.loads(tfcalc("gpt2-xl", "vs", "llama-3-8b", "--gpu", "t4", "--json").stdout)
+    assert found["command"] == "compare"
+    for name, column in zip(models, found["models"], strict=True):
+        for method, words in METHODS.items():
+            alone = tfcalc("memory", name, "--train", *words, "--gpu", models[name])
+            assert (column[f"{method}_verdict"] in ("fits", "tight")) == (alone.returncode == 0), (name, method)
+        assert (column["serving_verdict"] in ("fits", "tight")) == (
+            tfcalc("fit", name, "--serve", "--gpu", "t4").returncode == 0
+        )
+    planned = json.loads(tfcalc("compare", "gpt2", "llama-3-8b", "--train", "--fsdp", "--gpu", "2xt4", "--json").stdout)
+    assert [each["training_verdict"] for each in planned["models"]] == ["fits", "no"]
+    assert not any("serving_verdict" in each for each in planned["models"])
+    for name, column in zip(("gpt2", "llama-3-8b"), planned["models"], strict=True):
+        alone = json.loads(
+            tfcalc(
+                "memory", name, "--train", "--fsdp", "--gpu", "2xt4", "--json", "--seq", f"{column['seq_len']}"
+            ).stdout
+        )
+        assert column["training_peak_bytes"] == alone["peak_bytes"]
 
 
 def test_a_step_time_is_the_rate_of_its_tokens(tfcalc: Program) -> None:
@@ -183,6 +230,22 @@ def test_explain_opens_numbers_and_formulas_by_the_commands_for_these(tfcalc: Pr
     assert tfcalc("explain", "4h²+4h").stdout.startswith("yes: 4h² + 4h")
     assert "compared with mha" in tfcalc("explain", "4h²+4h").stdout
     assert tfcalc("explain", "12*h^2*n", "gpt2").returncode == 1
+    assert "h² is W_O" in tfcalc("explain", "3h²").stdout  # W_Q, W_K and W_V: all of attention but this and biases
+    assert "compared with mha" in tfcalc("explain", "3h²").stdout
+    assert "compared with complete" in tfcalc("explain", "7h³").stdout
+
+
+def test_a_number_of_a_run_is_one_of_training_and_one_with_a_unit_is_not(tfcalc: Program) -> None:
+    """GPT-2 by hand, of D tokens: 6·12·n·h²·D of layers, 12·n·l·h·D of attention, 6·V·h·D of the head: 8.54e17."""
+    n, h, l, words, tokens = 12, 768, 1024, 50_257, 10**9
+    by_hand = (72 * n * h * h + 12 * n * l * h + 6 * words * h) * tokens
+    assert f"{by_hand:.2e}" == "8.54e+17"
+    for more in ((), ("--of", "flops")):
+        assert tfcalc("check", "complete", "8.54e17", "gpt2", "--tokens", "1B", *more).returncode == 0
+    forward = by_hand // 3 // 10**9 * 1024
+    assert f"{forward:.2e}" == "2.92e+11"
+    assert tfcalc("check", "complete", "2.92e11FLOPs", "gpt2").returncode == 0
+    assert "291,648,307,200" in tfcalc("check", "complete", "6.71e10FLOPs", "gpt2").stdout
 
 
 def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:

@@ -207,7 +207,7 @@ def test_06_quiet_prints_the_answer_alone(tfcalc: Program, arguments: list[str],
 
 
 def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
-    for arguments in (["flops", "--json"], ["params"], ["explain", "core"]):
+    for arguments in (["flops", "--json"], ["params"], ["explain", "core"], ["formula", "--model", "gemma-3-27b-it"]):
         outputs = {tfcalc(*arguments, env={"PYTHONHASHSEED": seed}).stdout for seed in "0123"}
         assert len(outputs) == 1
 

@@ -33,7 +33,7 @@ def test_each_flag_stands_for_an_option_that_there_is(program: str) -> None:
         name, option = having(meaning.served or meaning.options[0])
         options = command(name).options
         assert not any(flag in names.split("/") for one in options for names in one.flags), flag
-        value = meaning.value or (
+        value = meaning.value_of(meaning.served or meaning.options[0]) or (
             "" if option.switch else [word for word in option.known if ":" not in word][-1] if option.known else "2"
         )
         plain = [meaning.served or meaning.options[0], *filter(None, [value])]
@@ -71,6 +71,20 @@ SAME = {
     "serve llama-3-8b --gpu 2xh100 --tensor-parallel-size 2 --quantization fp8": (
         "serve llama-3-8b --gpu 2xh100 --tp 2 --weights fp8"
     ),
+    "memory llama-3-8b --fp16": "memory llama-3-8b --dtype fp16",
+    "serve llama-3-8b --gpu h100 --fp16": "serve llama-3-8b --gpu h100 --weights fp16",
+    "memory llama-3-8b --per_device_train_batch_size 2 --bf16": (
+        "memory llama-3-8b --train --batch 2 --precision bf16-autocast"
+    ),
+    "serve llama-3-8b --gpu h100 --batch 32 --seq 4k": "serve llama-3-8b --gpu h100 --concurrency 32 --context 4k",
+    "serve llama-3-8b --gpu h100 --isl 1000 --osl 200": "serve llama-3-8b --gpu h100 --input 1000 --output 200",
+    "train llama-3-8b --weights nf4 --tokens 1M --gpu h100": (
+        "train llama-3-8b --lora --base-weights nf4 --tokens 1M --gpu h100"
+    ),
+    "memory llama-3-8b --grpo": "memory llama-3-8b --method grpo",
+    "memory gpt2 --train --checkpointing": "memory gpt2 --train --checkpointing full",
+    "memory gpt2 --qlora --checkpointing --seq 512": "memory gpt2 --qlora 16 --checkpointing full --seq 512",
+    "memory gpt2 --train --recompute_granularity selective": "memory gpt2 --train --checkpointing selective",
     "compare gpt2 'gpt2 --lora_r 8' --train": "compare gpt2 'gpt2 --lora 8' --train",
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Quick
+from tfcalc import plan
 
 ONE = "--gpus 64 --gpu h100 --tp 4 --pp 2 --vpp 1 --cp 1 --ep 1 --etp 1 --zero 1 --micro-batch 1"
 RUN = "--global-batch-size 256 --seq 4096 --precision bf16 --checkpointing full --stack megatron"
@@ -31,6 +32,14 @@ def test_one_layout_has_all_keys(quick: Quick) -> None:
     assert found["peak_bytes"] < found["usable_bytes"]
     assert found["fits"] is True
     assert 0.2 < found["mfu"] < 0.6
+
+
+def test_which_peak_an_mfu_is_over_is_said_where_products_have_another() -> None:
+    """NVIDIA's datasheet of the H100 SXM: 989.4 TFLOP/s in bf16, dense, and twice as many in fp8."""
+    low, usual = (plan("llama-3-8b", "8xh100", 256, 4096, precision=kind, tp=2, pp=1) for kind in ("fp8", "bf16"))
+    (note,) = (one for one in low.sheet().notes if one.startswith("MFU"))
+    assert "the dense 16-bit peak (989.4 TFLOP/s), also with fp8" in note
+    assert not any(one.startswith("MFU") for one in usual.sheet().notes)
 
 
 def test_days_and_money_follow_from_the_step(quick: Quick) -> None:

@@ -272,3 +272,51 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(
     assert tfcalc("report", "gpt2", "--layers", "2", "-o", str(file)).stderr == ""
     assert file.read_text().startswith("<!DOCTYPE html>")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_any_answer_is_written_as_a_page(tfcalc: Program, tmp_path: Path) -> None:
+    """GPT-2 and GPT-2 medium have 124,439,808 and 354,823,168 parameters: counted by transformers."""
+    done = tfcalc("compare", "gpt2", "gpt2-medium --seq 512", "-o", str(tmp_path / "c.html"))
+    assert (done.stdout, done.stderr) == ("", "")
+    text = (tmp_path / "c.html").read_text(encoding="utf-8")
+    read = Read(text)
+    assert len(text.encode()) < LARGEST
+    assert f"tfcalc compare gpt2 'gpt2-medium --seq 512' --output {tmp_path / 'c.html'}" in read.text
+    said = json.loads(read.data)
+    assert said == json.loads(tfcalc("compare", "gpt2", "gpt2-medium --seq 512", "--json").stdout)
+    assert [one["total_params"] for one in said["models"]] == [124_439_808, 354_823_168]
+    assert read.links["compare.rows.total_params.values.0"] == ["124M"]
+    inside = {"_".join(link.split()) for link in read.links}
+    assert inside <= set(read.ids)
+    assert "<svg" in text
+    assert not any(name == "src" for _, name, _ in read.attributes)
+
+
+def test_budgets_are_written_with_their_picture(
+    tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of 100M on 124,439,808 parameters (by transformers): 124 % of it are used."""
+    monkeypatch.chdir(tmp_path)
+    budget = '[[budget]]\nmodel = "small"\nmetric = "total_params"\nmax = "100M"\n'
+    Path("tfcalc.toml").write_text(f'version = 1\n[models.small]\npreset = "gpt2"\n{budget}', encoding="utf-8")
+    assert tfcalc("budget", "-o", "b.md").returncode == 1
+    assert "![How much of each limit is used](b-budget.svg)" in Path("b.md").read_text(encoding="utf-8")
+    drawn = ElementTree.fromstring(Path("b-budget.svg").read_text(encoding="utf-8"))
+    assert "124 %" in [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_an_answer_is_drawn_in_a_file_or_says_why_not(tfcalc: Program, tmp_path: Path) -> None:
+    assert tfcalc("params", "gpt2", "-o", str(tmp_path / "p.svg")).stderr == ""
+    assert ElementTree.fromstring((tmp_path / "p.svg").read_text(encoding="utf-8")).tag.endswith("svg")
+    for words, ending, message in (
+        (("params", "gpt2"), "png", "SVG alone"),
+        (("models",), "svg", "this answer has none"),
+        (("params", "gpt2", "--json"), "svg", "--json"),
+        (("params", "gpt2", "--quiet"), "html", "--quiet"),
+    ):
+        done = tfcalc(*words, "-o", str(tmp_path / f"x.{ending}"))
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert tfcalc("params", "gpt2", "--format", "markdown", "-o", str(tmp_path / "t.md")).stderr == ""
+    assert not (tmp_path / "t-params.svg").exists()  # a format that is typed is that of the file
+    assert sorted(os.listdir(tmp_path)) == ["p.svg", "t.md"]

@@ -12,6 +12,8 @@ import pytest
 
 import tfcalc
 from tests.conftest import Quick
+from tfcalc.answers.verdict import Fit, memory_within
+from tfcalc.search.gpus import of_card
 
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
 
@@ -177,6 +179,66 @@ def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
     assert found["cache_bytes_per_request"] == cache
     assert found["cache_room_bytes"] == pytest.approx(room, rel=1e-3)
     assert found["capacity_requests"] == found["cache_room_bytes"] // cache
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "engine", "context"),
+    [
+        ("llama-3-70b", "4xh100", "vllm", 8192),
+        ("llama-3.1-8b", "a100-80", "vllm@0.10", 8000),
+        ("llama-3.1-8b", "h100", "sglang", 8192),
+        ("llama-3.1-8b", "h100", "trtllm", 8192),
+        ("gemma-3-27b-it", "2xh100", "vllm", 8190),
+        ("mistral-7b-v0.1", "l4", "vllm", 9000),
+        ("qwen3.5-27b", "h200", "vllm", 9000),
+        ("llama-3.1-8b", "16xh100", "vllm", 8192),
+        ("llama-3.1-405b", "16xh100", "vllm", 8192),
+        ("deepseek-v3", "16xh100", "vllm", 8192),
+        ("qwen3-30b-a3b", "16xh100", "vllm", 8192),
+        ("minimax-m2.7", "8xh100", "vllm", 8192),
+        ("qwen2.5-7b", "8xh100", "sglang", 8192),
+    ],
+)
+def test_memory_and_serve_have_room_for_the_same_requests(name: str, gpu: str, engine: str, context: int) -> None:
+    """What an engine leaves to its cache, and how GPUs share a model, is one rule, whichever command is asked: so many
+    requests fit, one more for each replica does not.
+    """
+    model, plan = tfcalc.load(name), tfcalc.Serving(context=context)
+    served = tfcalc.serve(model, gpu, context - 256, 256, engine=engine)
+    most = served.exact.capacity_requests
+    assert most > 1
+    told = memory_within(model, of_card(gpu), serving=plan, engine=engine).definitions
+    layout = [told.get(f"{name}_parallel", 1) for name in ("tensor", "pipeline", "data")]
+    at = served.deployment
+    assert layout == [at.tp, at.pp, at.replicas]
+    for many, fits in ((most, True), (most + 1, False)):
+        asked = plan.replaced(concurrency=many)
+        found = memory_within(model, of_card(gpu), serving=asked, engine=engine).judge
+        assert isinstance(found, Fit)
+        assert found.fits is fits
+
+
+def test_a_model_that_its_engine_leaves_no_room(quick: Quick) -> None:
+    """Kimi K2.5 on eight H100: 595 GB in 4 bits are held by 640 GB, and not by what vLLM takes of them."""
+    words = ("serve", "kimi-k2.5", "--gpu", "8xh100")
+    found = quick(*words)
+    assert found.returncode == 1
+    assert found.stdout.startswith("SHOULD NOT: ")
+    flags = found.stdout.replace("\n", " ").partition("; ")[2].partition(" would hold it")[0].split()
+    assert quick(*words[:2], *flags).returncode == 0
+    told = answer(quick, *words, "--slo", "tpot=1s")
+    assert (told["fits"], told["estimate"], told["slo"]["verdict"]) == (False, None, "should not")
+    assert quick(*words, "--floor").returncode == 0  # which asks no engine
+
+
+def test_more_requests_than_run(quick: Quick) -> None:
+    """Those that wait are told first; it is an answer, and no verdict, so that only a limit makes the exit code 1."""
+    words = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--context", "128k", "--concurrency", "5")
+    found = quick(*words)
+    assert found.stdout.startswith("3 of 5 requests run at once, the others wait for room")
+    assert found.returncode == 0
+    assert quick(*words, "--slo", "ttft=30s").returncode == 1
+    assert "run at once" not in quick(*words[:-1], "3").stdout
 
 
 def test_a_curve(quick: Quick) -> None:
@@ -493,6 +555,18 @@ KINDS = (
     *("qwen2.5-vl-7b-instruct", "llava-1.5-7b-hf", "llama-3.2-11b-vision-instruct", "vit-base-patch16-224"),
     *("clip-vit-base-patch32", "rwkv-4-430m-pile", "xlnet-large-cased", "dbrx-base", "openai-gpt"),
 )
+
+
+def test_what_translates_is_served(quick: Quick) -> None:
+    """MarianMTModel ends like the name of a base, and is a GenerationMixin in transformers."""
+    assert quick("serve", "opus-mt-en-de", "--gpu", "h100", "--input", "128").stdout.startswith("at least")
+
+
+def test_words_of_other_commands_name_them(quick: Quick) -> None:
+    for words in (("--memory",), ("--profiled", "1GiB"), ("--gpu-memory-utilization", "0.9")):
+        found = quick("serve", "llama-3-8b", *words)
+        assert (found.returncode, found.stdout) == (2, "")
+        assert "tfcalc memory MODEL --serve --engine vllm --gpu NAME" in found.stderr
 
 
 @pytest.mark.one_in(8)

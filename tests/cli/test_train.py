@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Quick
 from tests.laws.train_grid import CARDS, MODES, PRESETS, asked, drawn
+from tfcalc import Training, train
 
 LORA = ("train", "llama-3-8b", "--lora", "16", "--tokens", "100M", "--gpu")
 
@@ -140,6 +141,22 @@ def test_what_takes_time_and_is_not_counted_is_said(quick: Quick) -> None:
     of_8_bits = quick(*words, "--lora", "16", "--base-weights", "int8").stdout
     assert "Not in these hours: expanding the quantized weights" in of_8_bits
     assert "Not in these hours" not in quick(*words, "--lora", "16").stdout
+
+
+def test_why_lora_is_slower_than_full_training_is_said_where_it_is() -> None:
+    """peft casts what an adapter in fp32 reads and gives; adapters in bf16 are cast nowhere."""
+
+    def seconds(plan: Training) -> tuple[float | None, bool]:
+        found = train("llama-3-8b", 10**8, gpu="h200", training=plan)
+        return found.only.step_seconds, any("fp32 adapters read and give copies" in one for one in found.sheet().notes)
+
+    (full, _), (fp32, said), (bf16, said_of_bf16) = (
+        seconds(plan) for plan in (Training(), Training(lora=16), Training(lora=16, lora_dtype="bf16"))
+    )
+    assert full is not None
+    assert fp32 is not None
+    assert bf16 is not None
+    assert (fp32 > full, bf16 > full) == (said, said_of_bf16) == (True, False)
 
 
 def test_every_fourth_layer_again_is_a_quarter(quick: Quick) -> None:

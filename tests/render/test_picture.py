@@ -7,7 +7,7 @@ import re
 from tfcalc.render.picture import drawn
 from tfcalc.report.chart import Divided, Portion
 
-LINK = re.compile(r'<a href="[^"]*" aria-label="([^"]*)">.*?</a>')
+LINK = re.compile(r'<a class="opens" href="[^"]*" aria-label="([^"]*)">.*?</a>')
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 
 

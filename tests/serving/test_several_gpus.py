@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import Quick
 from tfcalc import Serving, fits, load, memory
+from tfcalc.answers.verdict import memory_within
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.placed.served import AskedLayout
 from tfcalc.search.gpus import of_card
@@ -25,6 +26,8 @@ def test_a_layout_is_chosen_as_vllm_would_want_it() -> None:
         AskedLayout(gpus=8, pp=2): (4, 2, 1),
         AskedLayout(tp=2, pp=2): (2, 2, 1),
         AskedLayout(dp=2): (1, 1, 2),
+        AskedLayout(gpus=16, replicas=2): (8, 1, 2),
+        AskedLayout(gpus=16, ep=16): (8, 1, 2),
     }
     for asked, wanted in chosen.items():
         at = asked.of(model)
@@ -33,6 +36,26 @@ def test_a_layout_is_chosen_as_vllm_would_want_it() -> None:
         AskedLayout(gpus=4, tp=8).of(model)
     with pytest.raises(InvalidModel, match="8 GPUs, and tp 2 x pp 2 x dp 1 = 4"):
         AskedLayout(gpus=8, tp=2, pp=2, dp=1).of(model)
+
+
+def test_stages_are_as_few_as_hold_the_model() -> None:
+    """405B in 16 bits are more than 8 cards of 80 GB hold, and 8B less: these are replicas, which share no experts."""
+    stages = {"llama-3.1-405b": 2, "llama-3.1-8b": 1, "mixtral-8x7b": 1}
+    for name, count in stages.items():
+        found, one = (memory_within(load(name), of_card(gpu), serving=Serving()) for gpu in ("16xh100", "8xh100"))
+        told = found.definitions
+        assert (told["tensor_parallel"], told["pipeline_parallel"], told["data_parallel"]) == (8, count, 2 // count)
+        assert found.weights_bytes == pytest.approx(one.weights_bytes / count, rel=0.01), name
+    module = load("mixtral-8x7b").module()
+    assert AskedLayout(gpus=16, replicas=2).of(module).of_an_expert == 8
+    assert AskedLayout(gpus=16, tp=8).of(module).of_an_expert == 8
+    assert AskedLayout(gpus=16, tp=8, dp=2).of(module).of_an_expert == 16  # attention apart, experts shared
+
+
+def test_blocks_of_a_format_are_not_shared(quick: Quick) -> None:
+    """MiniMax-M2.7: experts of 1,536 rows are 12 blocks of 128, which divide by 4 GPUs and not by 8."""
+    assert memory_within(load("minimax-m2.7"), of_card("8xh100"), serving=Serving()).definitions["tensor_parallel"] == 4
+    assert "no whole number of blocks" in quick("serve", "minimax-m2.7", "--gpu", "8xh100", "--tp", "8").stderr
 
 
 def test_the_memory_of_a_gpu_is_a_share_and_its_copies() -> None:

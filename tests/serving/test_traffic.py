@@ -50,6 +50,17 @@ def test_by_hand() -> None:
     assert traffic(LATENT).decode(5, 700).cached == 5 * 700 * 61 * 576 * 2
 
 
+def test_a_table_that_nothing_is_looked_up_in_is_not_read() -> None:
+    """T5-small's 6 layers by hand: q, k, v, o, of its cross-attention q and o, two matrices, three norms; and
+    the head, which is the table that encoder and decoder share, of which a row is looked up.
+    """
+    layer = 6 * 512 * 512 + 2 * 512 * 2048 + 3 * 512
+    assert traffic("t5-small").decode(1, 100).least_weights == 2 * (6 * layer + 512 + 32_128 * 512) + 512 * 2
+    for name in ("t5-small", "bart-large", "opus-mt-en-de", "whisper-large-v3", "led-base-16384"):
+        alone = value_of(traffic(name).decoded(1, 100).total(bytes_held))
+        assert value_of(traffic(name).decode(1, 100).least_weights) < alone
+
+
 def test_windows_indexers_and_states() -> None:
     """GPT-OSS has windows of 128 tokens in 18 of 36 layers; GLM-5 reads 128 index keys of every token, and 576 numbers
     of the 2,048 that are chosen; Qwen3.5 has 45 states of 64 x 128 x 256 numbers in fp32 and 15 layers with 2 heads.

@@ -39,8 +39,8 @@ def test_arrays_are_single_answers(name: str) -> None:
         at = of.point(each)
         single = [of.of.capacity, at.floor_of_token.seconds, at.floor_of_first.seconds]
         single += [at.token.value, at.first.value, at.rate.value] if of.by else [np.nan] * 3
-        assert found.fits[place] == of.of.holds
-        wanted = np.array(single if of.of.holds else [np.nan] * 6)
+        assert found.fits[place] == of.holds
+        wanted = np.array(single if of.holds else [np.nan] * 6)
         assert np.allclose([each[place] for each in found[1:]], wanted, rtol=1e-12, equal_nan=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Transformer, Workload
 from tfcalc.configs.published import HFModel
-from tfcalc.core.component import Component
+from tfcalc.core.component import Component, Cost, Weight
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
 from tfcalc.model import with_symbols
@@ -105,6 +105,7 @@ BYTES_WITH_ADAMW = {  # Rajbhandari et al. 2020, section 3.1; Megatron-LM's 18; 
     "bf16-master-fp32-grads": (2, 4, 4, 8),
     "bf16-master-fp32-grads-bf16-moments": (2, 4, 4, 4),  # Megatron-Bridge's DeepSeek-V3, main_grads_dtype fp32, bf16
     "bf16-master-bf16-moments": (2, 2, 4, 4),
+    "fp8": (2, 2, 0, 4),  # torchao's float8 linear keeps its weight in bf16
 }
 
 
@@ -130,11 +131,20 @@ def test_sixteen_bit_gradients_are_copied_for_fp32_master_weights() -> None:
     assert step_temporary(tree, precision("bf16-master-fp32-grads"), fused).total(bytes_held) == 0
 
 
+def test_rmsprop_keeps_a_number_for_each_and_a_count_and_copies_all_to_step() -> None:
+    """torch.optim.RMSprop on two tensors of 64 × 128 and 100 numbers: ``square_avg``, and √ of all of these."""
+    tree = Component("model", "model", Cost(weights=(Weight("W", (64, 128)), Weight("b", (100,)))))
+    chosen, numbers = optimizer("rmsprop"), 64 * 128 + 100
+    for name, size in (("fp32", 4), ("bf16", 2)):
+        assert model_states(tree, precision(name), chosen).optimizer.total(bytes_held) == size * numbers + 2 * 4
+        assert step_temporary(tree, precision(name), chosen).total(bytes_held) == size * numbers
+
+
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS_BY_NAME))
 def test_a_single_number_is_a_tensor_like_any_other(name: str) -> None:
     tree = Component("model", "model", parts=tuple(parameter("logit_scale").components()))
     kept = {"none": 0, "sgd": 0, "momentum": 4, "lion": 4, "adafactor": 4 + 4, "adafactor-momentum": 4 + 4 + 4}
-    kept |= {"adafactor-trainer": 4 + 4}
+    kept |= {"adafactor-trainer": 4 + 4, "rmsprop": 4 + 4}
     adam = 4 + 4 + 4  # two moments, and the count of steps
     states = model_states(tree, precision("fp32"), OPTIMIZERS_BY_NAME[name])
     assert states.optimizer.total(bytes_held) == kept.get(name, of_bitsandbytes(name) or adam)

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from tfcalc.render.picture import colours_of
+
 HERE = Path(__file__).parent
 TOP = HERE.parents[1]
 PYODIDE = "314.0.7"
@@ -28,6 +30,8 @@ HASH = "sha512-0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y
 RUNTIME = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 """What a browser loads of it."""
 STATIC = ("index.html", "app.js", "app.css", "worker.js", "icon.svg")
+PICTURES = "pictures.css"
+"""Colours of the pictures, which are those of reports."""
 IMPORTED = ("typer", "annotated-doc", "shellingham")
 """What the command line imports, but for rich and sympy: the page asks for no table in a terminal."""
 FOLDER = "/tfcalc"
@@ -83,6 +87,7 @@ def build(site: Path) -> dict[str, object]:
         archives = [{"file": f"wheels/{path.name}", "format": "wheel"} for path in wheels(new / "wheels")]
         for name in STATIC:
             shutil.copy(HERE / name, new / name)
+        (new / PICTURES).write_text(colours_of("figure") + "\n", encoding="utf-8")
         files = sorted(str(path.relative_to(new)) for path in new.rglob("*") if path.is_file())
         sizes = {name: (new / name).stat().st_size for name in files}
         digest = hashlib.sha256(b"".join((new / name).read_bytes() for name in files)).hexdigest()[:16]

@@ -28,7 +28,7 @@ from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.answers.explain import COUNTS, opened, to_open
 from tfcalc.answers.formula import formula
 from tfcalc.conventions import Conventions
-from tfcalc.core.measure import major_params
+from tfcalc.core.measure import active_params, major_params
 from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
@@ -107,7 +107,7 @@ class CauseOfDifference(Record):
         return self._source  # type: ignore[no-any-return]  # what a record is about may be anything
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FormulaCheck(Answer):
     """The answer of :func:`~tfcalc.check`: a formula compared with the right one.
 
@@ -421,7 +421,10 @@ def check(
             roughly = _grow_so(lines, _signed(yours - right.at(put), -1).top, written)
         else:
             missed, put = _causes(yours, right, put, lines, whole_number=a_number)
-            if len(missed) != 1 or missed[0].cost > FAR_FETCHED:
+            counters = [line for line in lines if all(name.startswith("step of ") for name in line.names)]
+            counted = [right.line(line, put, whole_number=True).top for line in counters]
+            roughly = _of_counters(right.at(put) - yours, counted)
+            if not roughly and (len(missed) != 1 or missed[0].cost > FAR_FETCHED):
                 roughly = _roughly(yours, right, number, rule, written)
                 share = None if a_number or roughly else proportion(yours, right.form)
                 known_of = share or roughly
@@ -483,6 +486,12 @@ def _causes(
         if found:
             return found, sizes
     return (), put
+
+
+def _of_counters(lacking: Ratio, counted: Sequence[Polynomial]) -> str:
+    """Say that what is lacking is the optimizer's step counters (``counted``, in bytes), where it is."""
+    its = counted and lacking == Ratio(sum(counted, start=Polynomial({})))
+    return f"{ratio_text(lacking, {})} is the step counters, 4 bytes for each tensor that is trained" if its else ""
 
 
 def _roughly(
@@ -573,7 +582,8 @@ def _of_another_question(
         return ""
     by, model, run = conventions or Conventions(), tree.model, tree.run
     measures = {} if of == "memory" else {"": measure_of(of, run, by)}
-    measures |= {" without biases and norms": major_params} if of == "params" else {}
+    if of == "params":
+        measures |= {" without biases and norms": major_params, " that a token uses (active)": active_params}
     for words, measure in measures.items():
         for name in TARGETS:
             try:

@@ -18,7 +18,7 @@ from tfcalc.report.style import Style
 PLAIN = Style()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ClosedForm(Answer):
     """Base of the closed form of a part, and of those of all parts: ``text`` writes the form of the whole."""
 
@@ -42,7 +42,7 @@ class ClosedForm(Answer):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Formula(ClosedForm):
     """The answer of :func:`~tfcalc.formula`: a closed form.
 
@@ -105,6 +105,9 @@ class Formula(ClosedForm):
     def text(self, style: Style = PLAIN) -> str:
         """The formula as one line."""
         return for_people(self.cell(), style._replace(letters=self.letters))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self}>"
 
     def __str__(self) -> str:
         return self.text()

@@ -76,9 +76,9 @@ def growth(number: Polynomial, *, with_batch: bool = False, bound_heads: bool = 
     True
     """
     plain = _unfloored(number)
-    grown = {
+    grown = dict.fromkeys(  # in their order: that of a set would be another one in the next process
         _bounded(powers, plain.free_symbols, with_batch=with_batch, bound_heads=bound_heads) for powers in plain.terms
-    }
+    )
     return Polynomial({powers: 1 for powers in grown if not any(_outgrows(other, powers) for other in grown)})
 
 

@@ -14,6 +14,7 @@ from tfcalc.answers.compared import (
     OF_KINDS,
     SIZES,
     TOTAL,
+    VERDICTS,
     WORK_AND_MEMORY,
     ComparedModel,
     ComparedModels,
@@ -29,16 +30,22 @@ from tfcalc.answers.compared import (
     shared_length,
 )
 from tfcalc.answers.overview import SizesOfModel
+from tfcalc.answers.verdict import on_gpus, served_on_gpus
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 from tfcalc.report.declared import Key, Told, When, plain, record, records, text, texts
 from tfcalc.report.opening import Same, ratio, total
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Cell, Column, Sheet, of
+from tfcalc.search.gpus import of_card
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.report.chart import Bars
+    from tfcalc.search.gpus import Capacity
 
 LEAST, MOST = 2, 8
 """Models that are compared at once."""
@@ -46,6 +53,8 @@ WIDE = 80
 LABELS = 22
 CELL = 16
 """Characters of the first column, and of a number and its ratio."""
+LEAST_SHOWN, REST = 200, "embeddings and the rest"
+"""A kind of parameters below one part in so many of the largest model is drawn with the rest."""
 SMALL = 10
 """A kind of parameters below one part in so many, in all models, has no row in the table."""
 UNSAID = SizesOfModel.family.name
@@ -61,7 +70,7 @@ class SideBySide(Definitions):
 class ModelInColumn(ComparedModel):
     """A model with all that it is compared by."""
 
-    numbers = numbers_of((*SIZES, *COUNTS, *WORK_AND_MEMORY), OF_KINDS)
+    numbers = numbers_of((*SIZES, *COUNTS, *WORK_AND_MEMORY, *VERDICTS), OF_KINDS)
 
 
 def of_each(kinds: Sequence[str], meaning: str, make: Callable[[Any], object], origin: Told) -> Key[Sequence[Any]]:
@@ -133,6 +142,11 @@ class Comparison(FieldsThatDiffer, in_order=True):
         return ", ".join(self.names)
 
     @property
+    def card(self) -> Capacity | None:
+        """The GPU that verdicts are about, if one was named."""
+        return self.columns[0].card
+
+    @property
     def workloads(self) -> tuple[Workload, ...]:
         """Workload of each model."""
         return tuple(column.workload for column in self.columns)
@@ -145,7 +159,7 @@ class Comparison(FieldsThatDiffer, in_order=True):
 
     def sheet(self) -> Sheet:
         """A row for each quantity that differs; equal ones are listed in one line."""
-        shown = [row for row in self.table if row.differs and not row.minor]
+        shown = [row for row in self.table if (row.differs or row.quantity in VERDICTS) and not row.minor]
         lettered = LABELS + sum(max(len(name), CELL) + 2 for name in self.names) > WIDE
         headings = [chr(ord("A") + place) for place in range(len(self.names))] if lettered else list(self.names)
         two = len(self.names) == LEAST
@@ -167,6 +181,7 @@ class Comparison(FieldsThatDiffer, in_order=True):
             depths=[int(row.quantity.part) for row in shown],
             quiet="\n".join(str(value) for value in self.row(TOTAL.key).values),
             notes=[
+                *self._of_card(),
                 *(self.moved_notes() if self.of_a_family else ()),
                 *(() if self.only_differences else self._same()),
             ],
@@ -174,6 +189,23 @@ class Comparison(FieldsThatDiffer, in_order=True):
             see_also=("--only-differences", "--format markdown", "--json"),
             detailed=self._detailed(),
         )
+
+    def pictures(self) -> tuple[Bars]:
+        """Parameters of each model, by what they are for."""
+        kinds = [column.kinds for column in self.columns]
+        totals = [column.params.report().answer for column in self.columns]
+        parts = dict.fromkeys(kind for sizes in kinds for kind in sizes)
+        seen = [kind for kind in parts if any(sizes.get(kind, 0) * LEAST_SHOWN > max(totals) for sizes in kinds)]
+        found: Bars = charts().Bars(
+            title="Parameters of each model, by what they are for",
+            parts=(*seen, REST),
+            rows=tuple(
+                (name, (*(sizes.get(kind, 0) for kind in seen), whole - sum(sizes.get(kind, 0) for kind in seen)))
+                for name, sizes, whole in zip(self.names, kinds, totals, strict=True)
+            ),
+            unit="params",
+        )
+        return (found,)
 
     def _title(self, *, named: bool = True) -> str:
         """``gpt2 124M, gpt2-medium 355M parameters (×2.85)``."""
@@ -200,10 +232,16 @@ class Comparison(FieldsThatDiffer, in_order=True):
         return cells
 
     def _same(self) -> Iterator[str]:
-        same = [row for row in self.table if not row.differs and not row.minor and row.values[0] is not None]
+        equal = (row for row in self.table if not (row.differs or row.minor or row.quantity in VERDICTS))
+        same = [row for row in equal if row.values[0] is not None]
         if same:
-            listed = (f"{row.quantity.called} {row.written(row.values[0], self.units)}" for row in same)
-            yield f"Same: {', '.join(listed)}"
+            each = (f"{row.quantity.called} {row.written(row.values[0], self.units)}" for row in same)
+            yield f"Same: {', '.join(each)}"
+
+    def _of_card(self) -> Iterator[str]:
+        if self.card is not None:
+            yield self.card.has(self.units)
+            yield from filter(None, (self.card.others,))
 
     def _assumes(self) -> Iterator[str]:
         lengths = dict.fromkeys(f"{one.batch_size:,} x {one.seq_len:,}" for one in self.workloads)
@@ -211,8 +249,11 @@ class Comparison(FieldsThatDiffer, in_order=True):
         yield "own number formats"
         if any(isinstance(numbers.cache_per_token, int) for numbers in self.columns):
             yield "KV cache of 1 request"
-        if any(operand.training or operand.serving for operand in self.operands):
+        planned = any(operand.training or operand.serving for operand in self.operands)
+        if planned:
             yield "memory as tfcalc memory has it"
+        elif self.card is not None:
+            yield f"verdicts as tfcalc MODEL --gpu {self.card.card} has them"
 
     def _detailed(self) -> Sheet:
         """Return the sheet for programs: every row, in full."""
@@ -246,6 +287,7 @@ def compare(
     training: Training | None = None,
     serving: Serving | None = None,
     only_differences: bool = False,
+    gpu: str | None = None,
 ) -> Comparison:
     """Two or more ``models`` side by side, as ``tfcalc compare A B`` prints them.
 
@@ -258,13 +300,15 @@ def compare(
         training: adds the peak of a training step by this plan, in bytes.
         serving: adds the peak of serving by this plan, in bytes.
         only_differences: leave out what is the same in all.
+        gpu: a GPU (``"h100"``): adds whether each model fits there, by these plans, or by those of
+            :func:`~tfcalc.overview` where there are none.
 
     Returns:
         A comparison: its rows have a key with a unit, exact values, and differences and ratios to the first model.
 
     Raises:
         InvalidModel: a model, or a model on this workload, makes no sense.
-        UsageError: fewer than 2 or more than 8 models.
+        UsageError: fewer than 2 or more than 8 models; a GPU that is not known, or several without a plan.
 
     >>> found = compare("gpt2", "gpt2-medium")
     >>> found.row("total_params").values, found.row("total_params").difference(1)
@@ -278,7 +322,18 @@ def compare(
     for operand in operands:
         check_arguments(operand.model, operand.workload or asked, conventions)
         check_plans(operand.training, operand.serving)
-    columns = [ModelNumbers(operand, operand.workload or asked) for operand in operands]
+    card = None if gpu is None else of_card(gpu, instead="")
+    if card is not None and card.gpus > 1 and not all(operand.training or operand.serving for operand in operands):
+        raise UsageError(f"{quoted(gpu)} are several GPUs", "add --train --fsdp, or --serve")
+    if card is not None:
+        operands = [
+            operand._replace(
+                training=operand.training and on_gpus(operand.training, card),
+                serving=operand.serving and served_on_gpus(operand.serving, card),
+            )
+            for operand in operands
+        ]
+    columns = [ModelNumbers(operand, operand.workload or asked, card) for operand in operands]
     table = [row for row in _rows(columns) if any(value is not None for value in row.values)]
     units = (conventions or Conventions()).units
     return Comparison(columns, table, units, only_differences=only_differences)
@@ -300,7 +355,7 @@ def _rows(columns: Sequence[ModelNumbers]) -> Iterator[Row]:
     wholes = [column.value(TOTAL) for column in columns]
     kinds = dict.fromkeys(kind for column in columns for kind in column.kinds)
     counts: list[Quantity] = [*COUNTS, *map(kind_of_component, kinds)]
-    for quantity in (*SIZES, *counts, *WORK_AND_MEMORY):
+    for quantity in (*SIZES, *counts, *WORK_AND_MEMORY, *VERDICTS):
         row = Row.of(quantity, columns)
         minor = (
             quantity.key == UNSAID

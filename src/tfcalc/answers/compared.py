@@ -14,11 +14,12 @@ from tfcalc.analysis.numbers import known
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.flops import Flops
 from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.overview import NONE, SizesOfModel
+from tfcalc.answers.overview import METHODS, NONE, SizesOfModel, overview
 from tfcalc.answers.params import Params
 from tfcalc.answers.question import Question
 from tfcalc.answers.serving_memory import ServingMemory
 from tfcalc.answers.training_memory import TrainingMemory
+from tfcalc.answers.verdict import memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.measure import stored
@@ -32,6 +33,7 @@ from tfcalc.report import BLOCKS
 from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
 from tfcalc.report.sheet import Cell, of
+from tfcalc.search.gpus import SAID
 from tfcalc.serving.memory import cache_growth, kv_bytes_per_token, weights_bytes
 from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short, short_bytes
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.paths import Step
+    from tfcalc.search.gpus import Capacity
     from tfcalc.workload import Workload
 
 Value = int | float | str | Unknown | None
@@ -72,8 +75,8 @@ class ModelNumbers:
     Raises InvalidModel for a model that cannot be run on this workload.
     """
 
-    def __init__(self, operand: Operand, workload: Workload) -> None:
-        self.operand, self.model, self.workload = operand, operand.model, workload
+    def __init__(self, operand: Operand, workload: Workload, card: Capacity | None = None) -> None:
+        self.operand, self.model, self.workload, self.card = operand, operand.model, workload, card
         self.once = workload.replaced(phase="forward", recompute="none", kernel="auto", dropout=True)
         self.model.check(self.once)
         self.request = Serving(context=serving_context(self.model, self.once))
@@ -127,6 +130,22 @@ class ModelNumbers:
         """The memory of serving by its plan, if it has one."""
         plan = self.operand.serving
         return None if plan is None else self._asked("memory", serving=plan)
+
+    @cached_property
+    def on_card(self) -> Mapping[str, str]:
+        """The verdicts on the card, by what is done there: by the plans, or where there are none as at a glance."""
+        plans = {"training": self.operand.training, "serving": self.operand.serving}
+        asked = {name: plan for name, plan in plans.items() if plan is not None}
+        if self.card is not None and not asked:
+            return overview(self.model, gpu=self.card.card).on_card
+        found = {name: known(partial(self._verdict, name, plan), "not known") for name, plan in asked.items()}
+        return {name: status for name, status in found.items() if not isinstance(status, Unknown)}
+
+    def _verdict(self, name: str, plan: Training | Serving) -> str:
+        run = self.workload.replaced(phase="train") if name == "training" else None
+        judge = memory_within(self.model, self.card, run, **{name: plan}).judge
+        assert judge is not None
+        return str(judge.status)
 
     @cached_property
     def cache_per_token(self) -> int | Unknown:
@@ -337,6 +356,26 @@ SERVED = asked(
 WORK_AND_MEMORY = (FORWARD, BACKWARD, WEIGHTS, CACHE_PER_TOKEN, CACHE, TRAINED, SERVED)
 
 
+def verdict(name: str, called: str) -> Quantity:
+    """The verdict on a card, of one use of the model."""
+    return Quantity(
+        f"{name}_verdict",
+        f"verdict: {called}",
+        {"type": ["string", "null"], "description": f"{called} on the GPU: fits, tight, risky, no; with --gpu"},
+        lambda numbers: numbers.on_card.get(name) if numbers.card else None,
+        lambda numbers: given(f"the verdict of memory --gpu on {numbers.operand.name}"),
+        always=False,
+    )
+
+
+VERDICTS = (
+    verdict("training", "training"),
+    verdict("serving", "serving"),
+    *(verdict(f"finetune_{method}", called) for method, (called, _, _) in METHODS.items()),
+)
+"""Verdicts on a card: by the plans that are given, or at a glance of serving and each way to fine-tune."""
+
+
 @dataclass(frozen=True, slots=True)
 class OfKind:
     """The parameters of all components of one kind, as the question has them."""
@@ -418,7 +457,7 @@ class Row(NamedTuple):
         if isinstance(value, Unknown):
             return value.short.partition(":")[0]
         if isinstance(value, str):
-            return value
+            return SAID.get(value, value).lower() if self.quantity in VERDICTS else value
         if self.unit == "bytes":
             return short_bytes(value, units)
         return short(value, billion="B" if self.unit == "params" else "G") if self.unit else f"{value:,}"

@@ -41,6 +41,7 @@ SIX_ND, PARTLY = "6ND", "4ND + 2TD"
 
 RUN = When(lambda run: run.run_tokens, "training_tokens")
 """Of an answer about a whole run."""
+FLOOR = When(lambda run: run.timed is not None and run.timed.floor, "floor_hours")
 TIMED = When(lambda run: run.timed is not None and run.timed.step_seconds is not None, "hours")
 BANDED = When(lambda run: run.timed is not None and run.timed.banded, "hours_low", mutual=True)
 BY_TRAIN = found("the answer of train to the same question")
@@ -138,6 +139,12 @@ class FlopsOfRun(Flops):
         lambda run: run.rules[1].difference,
         found(DIFFERENCE),
         when=RUN,
+    )
+    floor_hours = number(
+        "hours that no run is below, as train has them",
+        lambda run: run.timed.hours(run.timed.floor),
+        BY_TRAIN,
+        when=FLOOR,
     )
     hours = number("hours of the run, as train has them", lambda run: run.timed.duration, BY_TRAIN, when=TIMED)
     hours_low = number("lower end of the hours", lambda run: run.timed.hours_low, BY_TRAIN, when=BANDED)

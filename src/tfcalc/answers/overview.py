@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property, partial
+from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
@@ -610,4 +612,5 @@ def _tuned(
     need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
     if isinstance(need, Unknown):
         return need, None
-    return need, partial(training_on, peaks, run, plan, compute_dtype(model))
+    found, *_ = tee(training_on(peaks, run, plan, compute_dtype(model)), 1)
+    return need, partial(copy, found)  # each GPU is asked once, however often they are read

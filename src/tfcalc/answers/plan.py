@@ -28,6 +28,7 @@ from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, 
 from tfcalc.model import default_length
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
@@ -40,6 +41,7 @@ from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.report.chart import Bars
 
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
@@ -335,6 +337,21 @@ class Plan(OneLayout):
             assumptions=tuple(self.assumed()),
         )
 
+    def pictures(self) -> tuple[Bars, ...]:
+        """Where the seconds of the listed layouts go."""
+        timed = [(one.layout.words, one.source.one.parts._asdict()) for one in self.layouts]
+        longest = max((float(sum(parts.values())) for _, parts in timed), default=0.0)
+        if not longest:
+            return ()
+        seen = [name for name in timed[0][1] if any(float(parts[name]) > LEAST_SHARE * longest for _, parts in timed)]
+        found: Bars = charts().Bars(
+            title="Seconds of a step by what they go to, of the layouts that are listed",
+            parts=tuple(name.replace("_", " ") for name in seen),
+            rows=tuple((words, tuple(float(parts[name]) for name in seen)) for words, parts in timed),
+            unit="seconds",
+        )
+        return (found,)
+
     def _title(self) -> str:
         best = self.layout.words
         if not self.fits:
@@ -382,6 +399,9 @@ class Plan(OneLayout):
             if share > LEAST_SHARE
         ]
         yield f"Where the step goes: {', '.join(told)}".replace("%", " %")
+        if (low := self.question.precision) in READ:
+            peak = f"{self.case.machine.peak / TERA:,.4g} TFLOP/s"
+            yield f"MFU is over the dense 16-bit peak ({peak}), also with {low}, so that runs compare (it may exceed 1)"
         if self.question.tokens is not None:
             yield self._of_run()
         if self.question.budget_days is not None:
@@ -390,8 +410,6 @@ class Plan(OneLayout):
             )
             yield f"Days by the number of GPUs: {tried}"
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
-        if self.question.precision in READ:
-            yield f"MFU is of the peak in 16 bits, so that {self.precision} may be above 100 %"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()

@@ -211,6 +211,10 @@ class PartsOverSize(Answer):
     def _exactly(self, crossing: PartCrossing) -> str:
         return f": {crossing.amounts[0]:,} and {crossing.amounts[1]:,}"
 
+    def pictures(self) -> tuple[Chart]:
+        """The curves."""
+        return (self.chart(),)
+
     def chart(self) -> Chart:
         """A curve for each part, of its amounts or its shares of the whole; where amounts cross is marked."""
         shares = self.shares

@@ -31,7 +31,7 @@ from tfcalc.timing.work import work_of
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.megatron import MegatronStep
 from tfcalc.training.peaks import Peaks
-from tfcalc.training.plan_checks import check_plan
+from tfcalc.training.plan_checks import check_8_bits, check_plan
 from tfcalc.training.precisions import OF_MEGATRON, precision
 from tfcalc.training.step_terms import bytes_in, states_of
 from tfcalc.workload import AUTO, Workload
@@ -450,6 +450,7 @@ def ranks(
     check_plans(plan, None)
     run = asked_run(model, workload).replaced(phase="train")
     model.check(run)
+    check_8_bits(plan, megatron=True)
     plan = plan.replaced(precision=OF_MEGATRON.name) if plan.precision == AUTO else plan
     plan = plan.replaced(zero="0") if plan.zero == AUTO else plan
     if plan.zero != "0" and value_of(at.copies) == 1:

@@ -78,6 +78,8 @@ MILLI, MILLION = 1000, 10**6
 MOST_GPUS = 128
 """Most GPUs that are tried to share a model."""
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
+CANNOT, SHOULD_NOT = "cannot", "should not"
+"""Verdicts that deny: by a proof, and by what is assumed or estimated."""
 
 
 class ServedAt:
@@ -91,6 +93,11 @@ class ServedAt:
     def requests(self) -> int:
         """Requests of a group of GPUs that makes tokens, of the one that has most."""
         return -(-self.concurrency // self.answer.decoding)
+
+    @property
+    def running(self) -> int:
+        """Requests that run at once, of all groups and replicas."""
+        return min(self.concurrency, int(self.of.running(self.requests)) * self.answer.decoding)
 
     @cached_property
     def floor_of_token(self) -> Bounds:
@@ -476,14 +483,14 @@ class Promise:
     @property
     def met(self) -> bool | None:
         """Return whether the estimate is within the limits; None where nothing is estimated, and the floor is."""
-        if not self.answer.of.holds or self._late(self.answer.at):
+        if not self.answer.holds or self._late(self.answer.at):
             return False
         return None if self.answer.by is None else True
 
     @cached_property
     def largest(self) -> int:
         """The most requests that are within the limits."""
-        if not self.answer.of.holds:
+        if not self.answer.holds:
             return 0
         low, high = 0, max(1, self.answer.capacity)
         if not self._late(self.answer.point(high)):
@@ -504,7 +511,7 @@ class Promise:
     @property
     def decided_by(self) -> str:
         """Name what does not allow more."""
-        if not self.answer.of.holds:
+        if not self.answer.holds:
             return CAPACITY
         return self._late(self.answer.point(self.largest + 1)) if self.largest < self.answer.capacity else CAPACITY
 
@@ -512,8 +519,10 @@ class Promise:
     def verdict(self) -> str:
         """Return how sure it is at the requests asked for."""
         at = self.answer.at
+        if not self.answer.holds:
+            return SHOULD_NOT if self.answer.of.holds else CANNOT
         if self.answer.by is None:
-            return "cannot" if self.met is False else "unknown"
+            return CANNOT if self.met is False else "unknown"
         pairs = [
             (limit, guess, floor.seconds)
             for limit, guess, floor in (
@@ -523,10 +532,10 @@ class Promise:
             if limit is not None
         ]
         if any(floor > limit for limit, _, floor in pairs):
-            return "cannot"
+            return CANNOT
         if all(guess.high <= limit for limit, guess, _ in pairs):
             return "should"
-        return "should not" if any(guess.low > limit for limit, guess, _ in pairs) else "may"
+        return SHOULD_NOT if any(guess.low > limit for limit, guess, _ in pairs) else "may"
 
 
 class ServesMore(NamedTuple):
@@ -553,7 +562,7 @@ def kept(change: ServeChange) -> ServesMore | None:
 
 
 HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
-HAS_CURVE = When(lambda answer: answer.question.curve and answer.of.holds, "curve")
+HAS_CURVE = When(lambda answer: answer.question.curve and answer.holds, "curve")
 
 
 class Serve(ServedAnswer):
@@ -627,7 +636,7 @@ class Serve(ServedAnswer):
     def unknown(self) -> str:
         """Say why nothing is estimated; nothing where it is."""
         card = self.question.card
-        if not self.of.holds:
+        if not self.holds:
             return "it does not fit"
         if self.question.floor:
             return "--floor asks for the floor alone"
@@ -730,15 +739,15 @@ class Serve(ServedAnswer):
     @cached_property
     def holding(self) -> Sharing | None:
         """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
-        if self.of.holds:
+        if self.holds:
             return None
         larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
-        return next((one for one in larger if (found := self._shared(one)) is not None and found.holds), None)
+        return next((one for one in larger if (found := self._shared(one)) is not None and found.serves), None)
 
     @property
     def holds(self) -> bool:
-        """Return whether weights and one request fit."""
-        return bool(self.of.holds)
+        """Return whether weights and one request fit in what the engine leaves them; for the floor, on the GPUs."""
+        return bool(self.of.holds if self.question.floor else self.of.serves)
 
     # --- exact numbers
 
@@ -803,7 +812,7 @@ class Serve(ServedAnswer):
     @property
     def succeeded(self) -> bool:
         """Return whether it fits, and keeps the limits."""
-        if not self.of.holds:
+        if not self.holds:
             return False
         return self.promise is None or bool(self.promise.met)
 
@@ -812,8 +821,10 @@ class Serve(ServedAnswer):
         """The model, on what, and the requests."""
         q = self.question
         load = q.load
-        shared = ", ".join(f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1)
-        where = f"{q.gpus} x {q.card.name}{f' ({shared})' if shared else ''}"
+        ways = [f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1]
+        ways += [f"{q.replicas} replicas"] * (q.replicas > 1)
+        shared = f" ({', '.join(ways)})" if ways else ""
+        where = f"{q.gpus} x {q.card.name}{shared}"
         if load.apart is not None:
             where += f", groups for prompts and for tokens {load.apart.prompts}:{load.apart.tokens}"
         formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
@@ -851,7 +862,7 @@ class Serve(ServedAnswer):
     @property
     def title(self) -> str:
         """The answer in a sentence."""
-        if not self.of.holds:
+        if not self.holds:
             return self._does_not_fit()
         if self.by is None:
             floor = (
@@ -862,6 +873,8 @@ class Serve(ServedAnswer):
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
+        if at.running < at.concurrency:
+            users = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room; {users}"
         rate = f"{at.rate.value:,.0f} tokens/s in all"
         if self.question.gpus > 1:
             rate += f", {at.rate.value / self.question.gpus:,.0f} a GPU"
@@ -876,9 +889,9 @@ class Serve(ServedAnswer):
     def _promised(self) -> str:
         promise = self.promise
         assert promise is not None
-        most = f"{promise.largest:,} requests are within the limits; {SAID_BY[promise.decided_by]} decides"
-        if not promise.largest:
-            most = f"not one request is within the limits; {SAID_BY[promise.decided_by]} decides"
+        largest = promise.largest
+        many = f"{largest:,} request{'s are' if largest > 1 else ' is'}" if largest else "not one request is"
+        most = f"{many} within the limits; {SAID_BY[promise.decided_by]} decides"
         return f"{most}; {self.question.load.concurrency:,}: {promise.verdict}"
 
     def _allowed(self, promise: Promise) -> str:
@@ -888,16 +901,22 @@ class Serve(ServedAnswer):
         return f"{many}; {self.question.load.concurrency:,}: {promise.verdict}"
 
     def _does_not_fit(self) -> str:
-        each = f"weights and one request take {short_bytes(self.of.weights + self.of.cache_of_request)} on each GPU"
-        has = f"{self.question.card.name} has {short_bytes(self.of.memory)}"
+        of = self.of
+        each = f"weights and one request take {short_bytes(of.weights + of.cache_of_request)} on each GPU"
+        has = f"{self.question.card.name} has {short_bytes(of.memory)}"
+        verdict = CANNOT
+        if of.holds:  # what an engine takes for itself is assumed
+            verdict = SHOULD_NOT
+            left = short_bytes(max(0, of.left))
+            has = f"{of.rules.called} leaves {left} of {short_bytes(of.memory)} to them (assumed)"
         if self.holding is None:
-            return f"CANNOT: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
+            return f"{verdict.upper()}: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
         held = options_of(self.question.card, self.holding.gpus * self.question.load.groups, self.holding)
-        return f"CANNOT: {each}, {has}; {held} would hold it"
+        return f"{verdict.upper()}: {each}, {has}; {held} would hold it"
 
     def sheet(self) -> Sheet:
         """The bytes and FLOPs of a step, or a line for each number of requests."""
-        if self.question.curve and self.of.holds:
+        if self.question.curve and self.holds:
             return self._curve() if self.by is not None else self._curve_of_floors()
         card, at = self.question.card, self.at
         bandwidth = card.bandwidth or float("inf")
@@ -921,14 +940,18 @@ class Serve(ServedAnswer):
             Column("FLOPs"),
             Column("ms at peak"),
         ]
-        return self._sheet(columns, rows if self.of.holds else [], *self._notes())
+        return self._sheet(columns, rows if self.holds else [], *self._notes())
+
+    def pictures(self) -> tuple[Chart, ...]:
+        """The curve, where it is asked for, and a request fits."""
+        return (self.chart(),) if self.question.curve and self.of.holds else ()
 
     def chart(self) -> Chart:
         """Tokens per second over requests at once: by the estimate with its band, or by the floor, at most.
 
         Raises UsageError where not even one request fits.
         """
-        if not self.of.holds:
+        if not self.holds:
             raise UsageError("there is no curve: the model does not fit", "give a larger GPU, or more of them")
         floor = Curve("at most", tuple((one.concurrency, one.floor_rate) for one in self.points))
         curves: tuple[Curve, ...] = (floor,)
@@ -980,7 +1003,7 @@ class Serve(ServedAnswer):
         return self._sheet(columns, rows, *self._notes())
 
     def _notes(self) -> Iterator[str]:
-        if not self.of.holds:
+        if not self.holds:
             return
         at = self.at
         floor = at.floor_of_token
@@ -1030,8 +1053,6 @@ class Serve(ServedAnswer):
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
-        if self.by is not None and self.at.requests > self.of.running(self.at.requests):
-            yield f"{self.question.load.concurrency:,} do not run at once: the others wait"
 
     @staticmethod
     def _told_of_more(promise: Promise) -> Iterator[str]:
@@ -1116,7 +1137,7 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
         one = question._replace(sharing=sharing, gpus=sharing.gpus)
         answer = Serve(one)
         try:
-            if not answer.of.holds:
+            if not answer.of.serves:
                 continue
             most = min(answer.of.capacity, answer.of.most)
             each = most if answer.promise is None else min(answer.promise.largest, most)
@@ -1137,7 +1158,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
     """
     answer = Serve(question)
     if answer.by is None:
-        remedy = "give how many there are at once" if answer.of.holds else "without --rate it is said on what it does"
+        remedy = "give how many there are at once" if answer.holds else "without --rate it is said on what it does"
         raise UsageError(f"a rate of requests needs an estimate, and {answer.unknown}", remedy)
 
     def ended(concurrency: int) -> float:
@@ -1261,7 +1282,9 @@ def serve(
         runs=runs,
         guesser=None if draft_model is None else model_of(draft_model),
     )
-    return served(question if tp is not None else question.divided())
+    if tp is None and count > 1:
+        question = question.laid_out(lambda one: bool(Serve(one).of.serves))
+    return served(question)
 
 
 def served(question: ServeQuestion) -> Serve:

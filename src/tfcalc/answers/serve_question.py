@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.hardware import accelerators, named
-from tfcalc.placed.served import splits
+from tfcalc.placed.served import AskedLayout, fewest_stages
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
+from tfcalc.serving.ranks import shares
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import Load
 from tfcalc.timing.serving import Sharing, engine_of
@@ -93,17 +95,24 @@ class ServeQuestion(NamedTuple):
         """Copies of what serves a request, each on GPUs of its own."""
         return self.gpus // self.gpus_of_replica
 
-    def divided(self) -> ServeQuestion:
-        """Return the question with as many GPUs for each layer as its heads divide by, and more replicas.
+    def laid_out(self, serves: Callable[[ServeQuestion], bool]) -> ServeQuestion:
+        """Return the question with the layout that its number of GPUs has by default, as ``memory --serve`` has it.
 
-        Where experts are shared, their groups say how many GPUs there are.
+        GPUs share each layer; stages are as few as it takes, so that ``serves`` says yes, and all other GPUs are
+        further replicas. Raises InvalidModel.
         """
-        if self.sharing.ep > 1:
-            return self
-        module = self.model.module()
-        ways = (size for size in range(self.sharing.tp, 1, -1) if self.sharing.tp % size == 0)
-        tp = next((size for size in ways if splits(module, size)), 1)
-        return self._replace(sharing=self.sharing._replace(tp=tp))
+        asked = self.sharing
+        given = {name: size for name, size in asked._asdict().items() if name != "tp" and size > 1}
+        at = AskedLayout(asked.gpus, **given).of(
+            self.model.module(), lambda size: shares(self.model, self.plan.weights, size)
+        )
+        tp, pp = value_of(at.tp), value_of(at.pp)
+        if asked.ep > 1:
+            return self._replace(sharing=Sharing(tp, pp, value_of(at.dp), asked.ep))
+        if given:
+            return self._replace(sharing=Sharing(tp, pp, asked.dp))
+        stages = fewest_stages(at, lambda size: serves(self._replace(sharing=Sharing(tp, size))))
+        return self._replace(sharing=Sharing(tp, stages))
 
     @property
     def gpus_of_replica(self) -> int:
@@ -116,7 +125,8 @@ def sharing_of(
 ) -> tuple[Sharing, int]:
     """Return how a group of GPUs shares the model, and the number of GPUs in all.
 
-    Where nothing is said tensor parallelism is over all that there are; a ``count`` of one is one kind of GPU, of which
+    Where nothing is said tensor parallelism is over all that there are, until the model says how it can be shared
+    (:meth:`ServeQuestion.laid_out`); a ``count`` of one is one kind of GPU, of which
     as many are taken as the layout has. Raises UsageError.
     """
     if tp is None:

@@ -171,6 +171,13 @@ class Swept(Answer):
         for each in self.table.refused:
             yield f"{each.points:,} without an answer, such as: {each.error}"
 
+    def pictures(self) -> tuple[Chart, ...]:
+        """The curves, where they are few enough for a chart."""
+        try:
+            return (self.chart(),)
+        except UsageError:
+            return ()
+
     def chart(self) -> Chart:
         """Curves over the size with most values, one for each combination of the others."""
         table = self.table

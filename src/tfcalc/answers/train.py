@@ -31,7 +31,7 @@ from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import WRITES, step_run, with_method
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, precision
 from tfcalc.units import short
 from tfcalc.workload import AUTO, Workload
 
@@ -216,23 +216,39 @@ class RunOnCard(VerdictOnCard):
         return " and ".join(filter(None, parts))
 
     @cached_property
-    def estimate(self) -> Estimate | None:
-        """Seconds of a step, by rates; None where none are known."""
+    def parts(self) -> StepParts | None:
+        """Seconds of a step by what they go to, by rates; None where none are known."""
         machine = machine_of(self.accelerator)
         if machine is None or self.unknown:
             return None
-        rates = rates_for(machine.generation, self.stack, self.question.rates)
+        return self._parts(machine, rates_for(machine.generation, self.stack, self.question.rates))
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """Seconds of a step, by rates; None where none are known."""
+        machine = machine_of(self.accelerator)
+        if machine is None or self.parts is None:
+            return None
         experts = any(layer.experts for layer in self.work.layers)
         alone, file = self.gpus == 1 and self.plan.method == SFT, self.question.rates
         band = band_for(machine.generation, self.stack, file, experts=experts, alone=alone)
-        parts = self._parts(machine, rates)
-        return Estimate(float(parts.seconds) + self._scoring(parts), band)
+        return Estimate(float(self.parts.seconds) + self._scoring(self.parts), band)
+
+    @property
+    def moving(self) -> float:
+        """Share of the step that moves bytes, where fp32 adapters make that longer than the products; else 0."""
+        plan, parts = self.plan, self.parts
+        in_fp32 = plan.lora is not None and plan.lora_dtype == FP32.name != precision(plan.precision).compute
+        if parts is None or self.tape is None or not in_fp32 or parts.elementwise <= parts.products:
+            return 0.0
+        return float(parts.elementwise / parts.seconds)
 
     def _scoring(self, parts: StepParts) -> float:
         """Seconds of the reference model's pass: as many as its FLOPs are of those of the step's own passes."""
         flops = self.flops
         run_again = self.layout.again * flops.scored
-        return float(parts.seconds - parts.optimizer) * flops.scored / (flops.trained + run_again)
+        share = flops.scored / (flops.trained + run_again)
+        return float((parts.seconds - parts.optimizer) * share)
 
     def parts_by(self, known: Mapping[str, Any]) -> StepParts:
         """Return the seconds of a step by a table of rates."""
@@ -531,7 +547,9 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            share = ": --mfu 35% gives hours at that share" if one.floor else ", and no peak in this format"
+            known = "name the GPU (tfcalc gpus), or give --tokens-per-second"
+            no_peak = f"; a share of the peak tells nothing without one: {known}"
+            share = ": --mfu 35% gives hours at that share" if one.floor else no_peak
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
@@ -540,6 +558,11 @@ class Train(Answer):
                 yield f"Rates: {self.rates_used}"
             if one.left_out:
                 yield f"Not in these hours: {one.left_out}"
+            if one.moving:
+                yield (
+                    f"{one.moving * 100:.0f} % of a step moves bytes: fp32 adapters read and give copies in fp32, "
+                    "so that LoRA may be slower than full training; --lora-dtype bf16 makes fewer"
+                )
         if one.price is not None and one.step_seconds is not None:
             low, high = one.price.low, one.price.high
             span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
@@ -689,5 +712,8 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
+    if question.plan.precision == PRODUCTS_ALONE:
+        fact = "how long a run in fp8 takes is not known of one GPU's libraries"
+        raise UsageError(fact, "leave out the precision, or ask plan --precision fp8")
     workload = question.workload or default_run(question.model).replaced(phase="train")
     return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))

@@ -37,13 +37,14 @@ from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, precision
 from tfcalc.training.sharding import FSDP1
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
@@ -63,6 +64,14 @@ KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes"
 HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
 MARKS = "█▓▒≡░"
 """What each of them is drawn with."""
+IN_8_BITS = (
+    "fp8: products alone, as torchao's float8 does it: weights, gradients and what is saved stay in bf16. Not counted: "
+    "8-bit copies within a product; Transformer Engine, which saves inputs in 8 bits"
+)
+"""What a precision of 8 bits is taken for.
+
+Source: torchao's ``matmul_with_hp_or_float8_args``.
+"""
 APART = ("--timeline", "--formulas", "--gpu")
 """What it does not go with."""
 WIDE = 30
@@ -104,7 +113,7 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         assumptions=sheet.assumptions
         if memory.judge
         else (*footer.assumptions, *(card_assumptions() if on_card else ())),
-        see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
+        see_also=["--json (all columns)", *(it for it in memory.footer.see_also if not it.startswith(APART))],
         legend={},
         depths=(),
         paths=(),
@@ -472,12 +481,14 @@ class TrainingMemory(PeakMemory):
             return super().sheet()
         return timeline_sheet(self, super().sheet())
 
+    def pictures(self) -> tuple[Bars]:
+        """The phases of a step."""
+        return (self.chart(),)
+
     def chart(self) -> Bars:
         """A bar for each phase of a step, at its peak, made of what is live then."""
-        from tfcalc.report.chart import Bars  # few ask for a picture
-
         shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in self.timeline)]
-        return Bars(
+        found: Bars = charts().Bars(
             title=f"{self.subtitle}: memory over a step, each phase at its peak",
             parts=tuple(HEADINGS[place] for place in shown),
             rows=tuple(
@@ -486,6 +497,7 @@ class TrainingMemory(PeakMemory):
             ),
             units=self.by.units,
         )
+        return found
 
 
 def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:
@@ -596,6 +608,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from experts_without_adapters(model, plan)
+    if plan.precision == PRODUCTS_ALONE:
+        yield IN_8_BITS
     if plan.lora is not None and _names_experts(model, plan):
         yield "Not counted: what adapters beside experts save (peft's target_parameters); their weights are"
     if plan.dora and drops(plan.lora_dropout) and backend_for(model, plan.backend).dora_computes_again:

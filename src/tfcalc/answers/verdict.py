@@ -61,6 +61,7 @@ from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
+    from tfcalc.answers.serving_room import ServingRoom
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
     from tfcalc.plans import Serving
@@ -366,6 +367,8 @@ class Fit(WithSheet):
             footer = footer.counting(CONTEXT)
         if self.on_card:
             footer, bands = footer.counting(FRAGMENTS), card_assumptions()
+        if self.case.counts_graphs:
+            footer = footer.counting(GRAPHS)
         code = CODE.get(self.budget.vendor, "CUDA")
         assumes = [code if word == "CUDA" else word for word in footer.assumes]
         if not self.budget.of_gpu:
@@ -514,29 +517,30 @@ def memory_within(
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
         workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
-        training = _on_gpus(training or Training(), budget)
+        training = on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
         raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
     elif serving:
-        serving = _served_on_gpus(serving, budget)
+        serving = served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
         if rules is not None and rules.cache != PAGED:
             if utilization is not None or profile is not None:
                 fact = f"{rules.name} takes what it needs of a card, and profiles nothing"
                 raise UsageError(fact, "leave the share and the profile out")
             serving = _by_cache(serving, rules, budget)
-        elif rules is not None and utilization is None:
-            from tfcalc.serving.ranks import layout_of  # which loads what engines split
+    by, run = conventions or Conventions(), own_run(model, workload)
+    room = plan = None
+    if serving:
+        from tfcalc.answers.serving_room import ServingRoom  # which loads what engines split
 
-            at = layout_of(model, serving)
-            utilization = rules.share(budget.memory, value_of(at.tp), value_of(at.pp))
-        budget = budget.serving(serving, utilization, rules.called if rules else "")
-    by = conventions or Conventions()
-    found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
-    case = _case(found, budget, own_run(model, workload), training, serving, weights)
+        room = ServingRoom(model, budget, rules, profile, utilization, by.dtype)
+        plan = room.laid_out(run, serving)
+        budget = room.usable(plan)
+    found = memory_of(model, workload, by, training=training, serving=plan, weights=weights, peaks=peaks)
+    case = _case(found, budget, run, training, serving, weights)
     case.margin = margin
-    if isinstance(case, _Serving):
-        case.rules, case.profile = rules, profile
+    if isinstance(case, _Serving) and room is not None:
+        case.within(room)
     found.judge = Fit(found, case)
     return found
 
@@ -560,7 +564,7 @@ def _case(
 
 
 def _rules(engine: str, budget: Capacity) -> EngineRules | None:
-    """The rules of an engine, if one is asked for on a card. Raises UsageError."""
+    """Return the rules of an engine, if one is asked for on a card. Raises UsageError."""
     if not engine:
         return None
     from tfcalc.serving.engine_rules import engine as named_engine
@@ -581,7 +585,7 @@ ALL_LAYERS = 999
 """``-ngl 999``, as people type it for all."""
 
 
-def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
+def served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
     """The plan on as many GPUs as the budget is of."""
     if budget.gpus == 1:
         return plan
@@ -590,7 +594,7 @@ def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
     return plan.replaced(gpus=budget.gpus)
 
 
-def _on_gpus(plan: Training, budget: Capacity) -> Training:
+def on_gpus(plan: Training, budget: Capacity) -> Training:
     """The plan on as many GPUs as the budget is of, and on such ones."""
     if budget.capability and not plan.capability:
         plan = plan.replaced(capability=budget.capability)
@@ -672,6 +676,11 @@ class Case(Generic[P]):
     def log(self) -> CacheLog | None:
         """Return what an engine's log says, if its own numbers are given."""
         return None
+
+    @property
+    def counts_graphs(self) -> bool:
+        """Return whether CUDA graphs are counted."""
+        return False
 
     def of_engine(self) -> Iterator[str]:
         """Yield where an engine's rules are from, and which of its defaults were not taken."""
@@ -806,20 +815,42 @@ class _Training(Case["Training"]):
 
 
 class _Serving(Case["Serving"]):
+    there: ServingRoom
+    """Room of a card, by the rules of the engine that was asked for."""
+
     def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: Serving) -> None:
         super().__init__(memory, budget, run, plan)
         self.served = cache(self._serve)
-        self.rules: EngineRules | None = None
-        """Those of the engine that was asked for."""
-        self.profile: Profile | None = None
         self.kernel = run.kernel
         """Kernel of attention that was asked for."""
         self.asked = plan
         """Plan as it was asked for: "auto" stands for other formats in an engine with a paged cache."""
 
-    def _serve(self, run: Workload, plan: Serving) -> Served:
-        from tfcalc.serving.memory import served
+    def within(self, room: ServingRoom) -> None:
+        """Take the room of a card: what an engine leaves to its cache decides, given its profile run or the usual one.
 
+        Sizes are tried in the layout that was asked for, changes in the layout that they would have.
+        """
+        self.there = room
+        if room.profile is not None:
+            budget = self.budget
+            left = self._left(self.run, self.plan)
+            self.budget = budget._replace(bytes=left, assumes=(*budget.assumes, *room.in_words()))
+
+    @property
+    def counts_graphs(self) -> bool:
+        """Return whether CUDA graphs are counted."""
+        return self.there.counts_graphs
+
+    def _left(self, run: Workload, plan: Serving) -> int:
+        """Bytes of a card for all that is counted."""
+        return self.there.left(self.there.laid_out(run, plan), self.served(run, plan).beside_cache)
+
+    def _of_size(self, described: Described, name: str, value: int) -> tuple[Workload, Serving]:
+        run, plan = super()._of_size(described, name, value)
+        return run, plan.replaced(replicas=self.there.laid_out(self.run, self.plan).replicas or "1")
+
+    def _serve(self, run: Workload, plan: Serving) -> Served:
         if plan.cache != self.plan.cache:
             formats = {
                 name: getattr(self.asked, name)
@@ -828,7 +859,7 @@ class _Serving(Case["Serving"]):
             }
             asked = run.replaced(kernel=self.kernel), plan.replaced(**formats)
             run, plan = resolve_serving(self.model, *asked)
-        return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
+        return self.there.served(run, plan)
 
     def _peak(self, run: Workload, plan: Serving) -> int:
         return self.served(run, plan).total
@@ -836,7 +867,10 @@ class _Serving(Case["Serving"]):
     def status(self, run: Workload, plan: Serving) -> str:
         """Return the state of the verdict, within what the engine takes of a card that has such a cache."""
         if plan.cache == self.plan.cache:
-            return super().status(run, plan)
+            if self.there.profile is None:
+                return super().status(run, plan)
+            left = self._left(run, plan)
+            return Room(left, left * self.margin // 100).status(self.peak(run, plan))
         room = self.budget.serving(plan).bytes
         return Room(room, room * self.margin // 100).status(self.peak(run, plan))
 
@@ -856,6 +890,9 @@ class _Serving(Case["Serving"]):
         if not self.budget.of_gpu:
             return None
         beside: dict[str, Any] = {"card": self.budget.memory, "temporary": self.memory.temporary_bytes}
+        if self.there.profile is not None:
+            beside = {"card": 0 if self.there.given else self.budget.memory, "outside": self.there.outside}
+            beside["temporary"] = self.there.profile.profiled
         room = self.budget.bytes - self.memory.temporary_bytes
         ranks = self.served(self.run, self.plan).ranks
         if not ranks:
@@ -869,21 +906,16 @@ class _Serving(Case["Serving"]):
         return min(found, key=lambda one: one.blocks) if len(found) == len(each) else None
 
     def of_engine(self) -> Iterator[str]:
-        if self.rules is None:
+        rules = self.there.rules
+        if rules is None:
             return
-        own, asked = self.rules.batches(self.budget.memory, self.budget.card), value_of(self.plan.batched)
+        own, asked = rules.batches(self.budget.memory, self.budget.card), value_of(self.plan.batched)
         if own is not None and own != asked:
-            yield f"{self.rules.called} reads {own} prompt tokens at once on this card: --max-num-batched-tokens {own}"
-        yield f"rules of {self.rules.called}, read {self.rules.dated}: {'; '.join(self.rules.sources)}"
+            yield f"{rules.called} reads {own} prompt tokens at once on this card: --max-num-batched-tokens {own}"
+        yield f"rules of {rules.called}, read {rules.dated}: {'; '.join(rules.sources)}"
 
     def log(self) -> CacheLog | None:
-        if self.profile is None or self.rules is None:
-            return None
-        from tfcalc.serving.ranks import ServingRanks, layout_of
-
-        found = ServingRanks(self.model, layout_of(self.model, self.plan), self.run, self.plan, self.memory.by.dtype)
-        share = self.budget.share or 1
-        return self.rules.cache_log(found.each, self.model, found.plan, self.profile, self.budget.memory, share)
+        return self.there.log(self.run, self.plan)
 
     def ways(self) -> Options:
         _, count = self.served(self.run, self.plan).on_card or (0, 0)

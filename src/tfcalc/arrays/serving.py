@@ -41,7 +41,7 @@ class ServedPoints(NamedTuple):
     """Seconds, rates and room at each point, of one replica; nan where it does not fit, or nothing is estimated.
 
     Attributes:
-        fits: whether weights and one request fit.
+        fits: whether weights and one request fit in what the engine leaves them.
         capacity: requests that run at once to their ends.
         floor_of_token, floor_of_first: seconds below which no token, and no first one, is.
         token, first: seconds of a token and of the first one, by the rates of the engine.
@@ -130,7 +130,7 @@ def serve_points(
 def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: Accelerator, engine: str) -> None:
     """Write what is known of the points of a block, whose load has arrays."""
     at = served.load.concurrency
-    fits = np.broadcast_to(served.holds, block.shape)
+    fits = np.broadcast_to(served.serves, block.shape)
     found.fits[block] = fits
 
     def write(target: Floats, values: Any) -> None:

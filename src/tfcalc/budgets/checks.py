@@ -26,10 +26,12 @@ from tfcalc.report.declared import (
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
 from tfcalc.report.opening import count, found, given
+from tfcalc.report.report import charts
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Limit
+    from tfcalc.report.chart import Bars
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.number import Openable
 
@@ -192,6 +194,26 @@ class BudgetReport(BudgetAnswer):
     def count_of(self) -> Counter[str]:
         """Number of checks of each status."""
         return Counter(check.status for check in self.limits)
+
+    def pictures(self) -> tuple[Bars, ...]:
+        """How much of each upper limit is used, as far as it is an amount."""
+        held = [
+            (one, one.value / one.limit.value)
+            for one in self.limits
+            if one.rule == "max" and not one.limit.percent and one.value is not None and one.limit.value
+        ]
+        if not held:
+            return ()
+        found: Bars = charts().Bars(
+            title="How much of each limit is used",
+            parts=("within the limit", "beyond it"),
+            rows=tuple(
+                (" ".join(filter(None, (one.model, one.scenario, one.metric))), (min(used, 1), max(used - 1, 0)))
+                for one, used in held
+            ),
+            unit="share",
+        )
+        return (found,)
 
     def sheet(self) -> Sheet:
         """Table of the checks that did not simply pass; in the formats for programs, of every check."""

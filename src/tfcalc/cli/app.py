@@ -159,14 +159,19 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     if any(_is_of_others(word, flags) for word in words):
         switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch or option.alone}
         words = list(other_names().in_our_words(words, flags, switches))
-    alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
+    alone = {flag: option for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}
     words, found = _paired(words, pairs) if pairs else words, list[str]()
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         found.append(word)
-        if word in alone and not following[:1].isdigit():
-            found.append(alone[word])
+        if word in alone and not _is_value(following, alone[word]):
+            found.append(alone[word].alone)
     return found
+
+
+def _is_value(word: str, option: Option) -> bool:
+    """Return whether a word behind an option is its value: a number, or of one with words anything but an option."""
+    return word[:1].isdigit() if option.number else bool(word) and not word.startswith("-")
 
 
 def other_names() -> ModuleType:

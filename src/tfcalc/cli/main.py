@@ -83,10 +83,39 @@ def _overview(asked: list[str]) -> int:
             called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
             return _typer([called, *asked], called)
         return _typer(several, several[0])
+    if (called := _knowing(asked)) is not None:
+        return _typer(as_meant([called, *asked]), called)
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
+
+
+INSTEAD_OF_OVERVIEW = ("memory", "train", "serve", "flops", "params", "plan")
+"""Commands that answer ``tfcalc MODEL`` where an option is typed that is none of the overview's."""
+
+
+def _knowing(asked: Sequence[str]) -> str | None:
+    """The first command that has all options of a line which the overview has not; None where it has, or none does.
+
+    >>> _knowing(["gpt2", "--lora", "--gpu", "t4"]), _knowing(["gpt2", "--tokens", "1B"]), _knowing(["gpt2", "--seq=8"])
+    ('memory', 'train', None)
+    """
+    if not any(word.startswith("--") for word in asked):
+        return None
+    if _has_all(OVERVIEW, asked):
+        return None
+    return next((name for name in INSTEAD_OF_OVERVIEW if _has_all(name, asked)), None)
+
+
+def _has_all(name: str, asked: Sequence[str]) -> bool:
+    """Return whether a command has all options of these words, or knows what others call them."""
+    from tfcalc.cli.app import words_for
+
+    options = command(name).options
+    flags = {part for option in options for flag in option.flags for part in flag.split("/")}
+    words = words_for([name, *asked], command(name))
+    return all(word.partition("=")[0] in flags for word in words if word.startswith("--"))
 
 
 OF_A_PLAN = ("--lora", "--qlora", "--train", "--serve", "--seq", "--batch")
@@ -155,7 +184,14 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
         meant = others.here(option, called) or _elsewhere(option) or of_others or others.hint(option) or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
+    said = _one_line(message)[:1].lower() + _one_line(message)[1:].rstrip(".")
+    return UsageError(said, _meaning_of(option, called) if option and said.endswith("an argument") else "see --help")
+
+
+def _meaning_of(flag: str, called: str | None) -> str:
+    """What follows an option of a command, as its help says it."""
+    options = command(called).options if called else ()
+    return next((f"{flag}: {option.help}" for option in options if flag in option.flags), "see --help")
 
 
 def _of_others(option: str) -> str:

@@ -67,6 +67,12 @@ class Option(NamedTuple):
         return list(dict.fromkeys([*(flag.replace("-", "_") for flag in flags), self.name]))
 
 
+RANK = "16"
+"""LoRA's rank where none is given: that of peft's own examples."""
+ALONE = {"recompute": "full", "lora": RANK}
+"""Values of options that may stand alone."""
+
+
 def of_fields(described: type[Described], *names: str) -> Iterator[Option]:
     """The options that a dataclass declares by its fields: all of them, or those named."""
     for item in fields(described):
@@ -86,6 +92,7 @@ def of_fields(described: type[Described], *names: str) -> Iterator[Option]:
                 known.known,
                 switch=not known.known,
                 spellings=known.spellings,
+                alone=ALONE.get(item.name, ""),
                 group=group,
                 front=front,
             )
@@ -99,6 +106,7 @@ def of_fields(described: type[Described], *names: str) -> Iterator[Option]:
                 known.flags,
                 f"{known.symbol}: {known.meaning}{default}",
                 number=True,
+                alone=ALONE.get(item.name, ""),
                 length=known.length,
                 group=group,
                 front=front,
@@ -114,15 +122,6 @@ def spreading(options: Iterable[Option]) -> tuple[Option, ...]:
     """Return these options with numbers that may be several: for commands that answer for each."""
     return tuple(option._replace(spreads=True) if option.number else option for option in options)
 
-
-VALUES_INSTEAD = {
-    ("--precision", "fp8"): "of torchao's float8 products alone are fp8, so memory is that of bf16-fsdp; "
-    "Transformer Engine's saved inputs of 8 bits are not modelled; plan --precision fp8 has the time",
-}
-"""What to do instead of a value that an option does not know.
-
-Source of the first: torchao's ``matmul_with_hp_or_float8_args`` saves its inputs as they come.
-"""
 
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")
 COLORS = ("auto", "always", "never")
@@ -265,8 +264,6 @@ SHOW = (
 
 
 STEP_TIME = Option("step_time", ("--step-time",), "measured seconds of a step", amount=True)
-RANK = "16"
-"""LoRA's rank where none is given: that of peft's own examples."""
 TUNING = (
     Option(
         "lora",
@@ -301,8 +298,7 @@ def training() -> tuple[Option, ...]:
     """Options of how a model is trained."""
     from tfcalc.plans import Training  # not at the door: few commands need it
 
-    described = (option._replace(alone=RANK) if option.name == "lora" else option for option in of_fields(Training))
-    return (*described, QLORA, FSDP)
+    return (*of_fields(Training), QLORA, FSDP)
 
 
 def serving() -> tuple[Option, ...]:

@@ -15,14 +15,20 @@ from typing import NamedTuple
 class Meaning(NamedTuple):
     """The options that a flag of another program may stand for: the first one that a command has.
 
-    ``value`` is what it sets where it is a switch there, and ``words`` are that program's values in ours. At rest and
-    in serving it stands for ``served``, if that is another one.
+    ``value`` is what it sets where it is a switch there (of all but the first option it is ``plainly``, if that is
+    another one), and ``words`` are that program's values in ours. At rest and in serving it stands for ``served``, if
+    that is another one.
     """
 
     options: tuple[str, ...]
     value: str = ""
     words: Mapping[str, str] = {}
     served: str = ""
+    plainly: str = ""
+
+    def value_of(self, option: str) -> str:
+        """What it sets this option to; empty where that is what follows it."""
+        return self.plainly if self.plainly and option != self.options[0] else self.value
 
 
 NO_OTHER = Meaning(())
@@ -46,6 +52,9 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--kv", "--kv-cache-dtype"),
         **_as("--draft-model", "--speculative-model"),
         "--quantization": Meaning(("--weights",), words=WEIGHTS),
+        **_as("--input-tokens", "--input-len", "--random-input-len"),
+        **_as("--output-tokens", "--output-len", "--random-output-len", "--max-tokens", "--max-new-tokens"),
+        **_as("--rate", "--request-rate"),
     },
     "SGLang": {
         **_as("--tp", "--tp-size"),
@@ -66,7 +75,8 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         "--quantize": Meaning(("--weights",), words=WEIGHTS),
     },
     "llama.cpp": {
-        **_as("--context", "--ctx-size", "-c"),
+        **_as("--context", "--ctx-size", "-c", "--ctx", "--n-ctx", "--num-ctx"),
+        **_as("--weights", "--gguf", "--quant"),
         **_as("--ngl", "--gpu-layers", "-ngl"),
         **_as("--draft-model", "--model-draft"),
     },
@@ -76,11 +86,11 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--seq", "--max-seq-length", "--max-length", "--model-max-length"),
         **_as("--optimizer", "--optim"),
         **_as("--lora", "--lora-r", "--lora-rank"),
-        **_as("--lora-targets", "--lora-target-modules"),
+        **_as("--lora-targets", "--lora-target-modules", "--target-modules"),
         "--use-dora": Meaning(("--dora",)),
         "--torch-compile": Meaning(("--compile",)),
-        "--bf16": Meaning(("--precision",), "bf16-trainer"),
-        "--fp16": Meaning(("--precision",), "fp16-trainer"),
+        "--bf16": Meaning(("--precision", "--weights"), "bf16-trainer", served="--dtype", plainly="bf16"),
+        "--fp16": Meaning(("--precision", "--weights"), "fp16-trainer", served="--dtype", plainly="fp16"),
         "--attn-implementation": Meaning(("--attention-kernel",), words=KERNELS),
         "--load-in-4bit": Meaning(("--base-weights",), "nf4", served="--weights"),
         "--load-in-8bit": Meaning(("--base-weights",), "int8", served="--weights"),
@@ -110,15 +120,49 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         "--recompute-activations": Meaning(("--checkpointing",), "selective"),
         "--use-distributed-optimizer": Meaning(("--zero",), "1"),
     },
+    "configs of models": {
+        **_as("--d-model", "--n-embd", "--hidden", "--hidden-dim", "--dim", "--embed-dim", "--embedding-dim"),
+        **_as("--layers", "--n-layer"),
+        **_as("--heads", "--n-head", "--num-heads"),
+        **_as("--kv-heads", "--num-kv-heads"),
+        **_as("--d-ff", "--ffn-dim", "--ffn-size", "--mlp-dim", "--n-inner"),
+        **_as("--vocab-size", "--vocab", "--n-vocab"),
+        **_as("--num-experts", "--n-experts", "--num-local-experts", "--n-routed-experts"),
+    },
     "other programs": {
+        **_as("--batch", "--bs", "--mbs"),
+        **_as("--global-batch", "--gbs"),
         **_as("--seq", "--sequence-length"),
-        **_as("--gpus", "--num-gpus", "--n-gpus"),
+        **_as("--lora", "--rank", "--lora-dim"),
+        **_as("--gpu", "--card", "--gpu-type", "--hardware"),
+        **_as("--gpus", "--num-gpus", "--n-gpus", "--gpu-count"),
+        **_as("--input-tokens", "--isl", "--prompt-tokens", "--prompt-len"),
+        **_as("--output-tokens", "--osl"),
+        **_as("--rate", "--qps", "--rps"),
+        **_as("--price", "--hourly", "--cost-per-hour", "--price-per-hour"),
+        **_as("--train", "--training", "--finetune", "--fine-tune", "--full-finetune", "--full", "--sft"),
+        **_as("--serve", "--inference", "--infer", "--serving"),
+        "--prefill": Meaning(("--phase",), "prefill"),
+        "--decode": Meaning(("--phase",), "decode"),
+        **{f"--{method}": Meaning(("--method",), method) for method in ("dpo", "grpo", "ppo")},
+        **{f"--zero{stage}": Meaning(("--zero",), f"{stage}") for stage in (1, 2, 3)},
+        **dict.fromkeys(("--4bit", "--4-bit"), Meaning(("--base-weights",), "nf4", served="--weights")),
+        **dict.fromkeys(("--8bit", "--8-bit", "--int8"), Meaning(("--base-weights",), "int8", served="--weights")),
+        "--int4": Meaning(("--base-weights",), "int4", served="--weights"),
+        "--fp8": Meaning(("--precision",), "fp8", served="--weights"),
+        "--cpu-offload": Meaning(("--offload",), "all"),
+        "--offload-optimizer": Meaning(("--offload",), "optimizer"),
         **_as("--concurrency", "--users", "--requests"),
         **_as("--context", "--context-len"),
         **_as("--kv", "--kv-cache", "--kv-dtype"),
         **_as("--budget", "--vram"),
         **_as("--zero", "--zero-stage"),
-        "--activation-checkpointing": Meaning(("--checkpointing",), "full"),
+        **dict.fromkeys(
+            ("--activation-checkpointing", "--grad-checkpointing", "--ac"), Meaning(("--checkpointing",), "full")
+        ),
+        **dict.fromkeys(
+            ("--flash-attn", "--flash-attention", "--use-flash-attn"), Meaning(("--attention-kernel",), "flash")
+        ),
     },
     "tfcalc 0.1": {
         **_as("--precision", "--recipe"),
@@ -137,6 +181,7 @@ BY_FLAG = {flag: meaning for flags in TAKEN.values() for flag, meaning in flags.
 PACKED = ("--packing", "--sample-packing")
 """Switches of trainers by which every sequence is full, as memory counts it without them. Attention between the
 documents of a sequence may be left out then, so where FLOPs or time are asked for they are refused."""
+STEPS = "type --tokens N: steps x batch x sequence"
 NO_COUNT = "it changes no count: leave it out"
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
@@ -161,7 +206,12 @@ INSTEAD = {
         ("--lora-alpha", "--learning-rate", "--weight-decay", "--warmup-steps", "--warmup-ratio"), NO_COUNT
     ),
     **dict.fromkeys(("--enable-chunked-prefill", "--trust-remote-code"), NO_COUNT),
-    "--num-train-epochs": "type --tokens N, those of all epochs",
+    **dict.fromkeys(("--num-train-epochs", "--epochs", "--num-epochs"), "type --tokens N, those of all epochs"),
+    **dict.fromkeys(("--samples", "--examples", "--dataset-size"), "type --tokens N: samples x tokens of each"),
+    **dict.fromkeys(("--max-steps", "--train-iters"), STEPS),
+    "--per-token": "it is a line of the answer, and --json's flops_per_token: leave it out",
+    "--non-embedding": "explain non_embedding_params MODEL shows it",
+    "--backward": "--train counts the backward pass, too",
     "--bnb-4bit-quant-type": "type --base-weights nf4 or fp4",
     **dict.fromkeys(("--use-bnb-nested-quant", "--bnb-4bit-use-double-quant"), "type --base-weights nf4-dq"),
     "--enable-prefix-caching": "what requests share is --prefix N of serve; else each has a cache of its own",
@@ -172,13 +222,23 @@ INSTEAD = {
 """What to do where no option means the same."""
 
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
+OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --engine vllm --gpu NAME"
+OF_A_CLASS = (
+    "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
+)
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
-    "train": {"--weights": "--base-weights"},
-    "serve": {"--seq": "--context", "--batch": "--concurrency"},
-    "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
+    "train": {"--steps": STEPS},
+    "serve": {
+        "--seq": "--context",
+        "--batch": "--concurrency",
+        **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs", "--gpu-memory-utilization"), OF_LOG),
+    },
+    "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
+    "explain": {"--context": "why finds the length of a cache itself: leave it out"},
+    "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "
         "tfcalc budget --base main holds all budgets against it"
@@ -209,7 +269,13 @@ def of_the_model(words: Sequence[str], flags: Collection[str]) -> list[str]:
     return found
 
 
-IN_TRAINING = {"--train", "--lora", "--lora-r", "--lora-rank", "--qlora", "--optimizer", "--optim"}
+IN_TRAINING = {
+    *("--train", "--training", "--finetune", "--fine-tune", "--full-finetune", "--full", "--sft"),
+    *("--lora", "--lora-r", "--lora-rank", "--rank", "--qlora", "--optimizer", "--optim"),
+    *("--checkpointing", "--gradient-checkpointing", "--grad-accum", "--gradient-accumulation-steps"),
+    *("--per-device-train-batch-size", "--zero", "--zero1", "--zero2", "--zero3", "--fsdp"),
+    *("--method", "--dpo", "--grpo", "--ppo"),
+}
 """Flags of training alone; ``--phase train`` says it, too."""
 ONE_OF_ALL = ("--tp", "--pp", "--dp", "--cp", "--ep", "--etp")
 """Degrees of parallelism, of which 1 is none: a command without the option takes that."""
@@ -257,7 +323,7 @@ def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping
                 yield from filter(None, (switches.get(option),))
             else:
                 yield option if said in ("", *ON) else f"{option}={said}"
-                yield from filter(None, (meaning.value,))
+                yield from filter(None, (meaning.value_of(option),))
         elif not equals and not left:
             yield option
         elif meaning is NO_OTHER:

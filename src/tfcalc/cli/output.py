@@ -8,12 +8,13 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from tfcalc.cli.messages import columns, say
 from tfcalc.cli.options import Option
-from tfcalc.cli.settings import Settings
+from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
 from tfcalc.render import rendered
@@ -26,8 +27,18 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 
+PAGES = (".html", ".md")
+"""Ends of the files that get a page, where no format is typed."""
+PICTURES = (".svg", ".png", ".vl.json")
+"""Ends of the files that get a picture alone."""
+
+
 def show(answer: Answered, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
+    typed, target = settings.given.get("format"), str(settings.get("output", ""))
+    if target.endswith(PICTURES) or (target.endswith(PAGES) and not (typed and typed.source == FLAG)):
+        import_module("tfcalc.cli.pages").deliver_answer(answer, settings)  # few ask for a page
+        return
     deliver(_written(answer, settings), settings)
 
 
@@ -94,8 +105,27 @@ def _beside(target: str) -> Iterator[BinaryIO]:
         raise
 
 
+BY_SUFFIX = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex"}
+"""Formats by the end of a file's name, where none is typed."""
+NO_FORMAT = (".html", ".htm", ".pdf", ".png", ".svg", ".jpg", ".xlsx", ".docx", ".yaml", ".yml", ".parquet")
+"""Ends of names of files that no table is."""
+
+
+def _form(settings: Settings) -> str:
+    """The format that is typed, or that the file's name says; else that of the settings. Raises UsageError."""
+    given, target = settings.given.get("format"), str(settings.get("output", STANDARD_OUTPUT))
+    suffix = os.path.splitext(target)[1].lower()
+    if given and given.source == FLAG:
+        return str(given.value)
+    if suffix in NO_FORMAT:
+        pages = "report MODEL -o page.html writes a page" if suffix in NO_FORMAT[:3] else "plot draws charts"
+        known = ", ".join(sorted({*BY_SUFFIX}))
+        raise UsageError(f"{quoted(target)}: an answer is no {suffix[1:]}", f"end it in {known} or .txt; {pages}")
+    return BY_SUFFIX.get(suffix, str(settings.get("format", "table")))
+
+
 def _written(answer: Answered, settings: Settings) -> str:
-    form = settings.get("format", "table")
+    form = _form(settings)
     if form == "json" and not settings.get("quiet"):
         from tfcalc.render.as_json import dump
 

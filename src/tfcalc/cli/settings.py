@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.cli.commands import every
 from tfcalc.cli.messages import tell
-from tfcalc.cli.options import CONVENTIONS, EDITS, MODEL, MODEL_FIELDS, TUNING, VALUES_INSTEAD, Option, keyed
+from tfcalc.cli.options import CONVENTIONS, EDITS, MODEL, MODEL_FIELDS, TUNING, Option, keyed
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
@@ -64,10 +64,7 @@ def read(option: Option, raw: Any, called: str) -> Value:
         raise UsageError(f"{called} {quoted(raw)} is empty", "give it a value, or leave it out")
     if not option.known:
         return raw
-    try:
-        return one_of(called, option.spellings.get(raw.lower(), raw), option.known)
-    except UsageError as error:
-        raise UsageError(error.message, VALUES_INSTEAD.get((option.flags[0], raw.lower()), error.hint)) from None
+    return one_of(called, option.spellings.get(raw.lower(), raw), option.known)
 
 
 def readable(option: Option, raw: object) -> bool:

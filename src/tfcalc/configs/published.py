@@ -82,7 +82,7 @@ CONTEXT = (
 STACKS = ("encoder_layers", "num_encoder_layers", "decoder_layers", "num_decoder_layers")
 """Fields with the layers of each stack, in models with two."""
 
-WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel")
 """Ends of the names of classes that generate."""
 
 POSITIONS = "P"

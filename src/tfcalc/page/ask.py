@@ -17,6 +17,7 @@ from tfcalc.cli.app import taken_by
 from tfcalc.cli.main import main
 from tfcalc.errors import TfcalcError
 from tfcalc.page import forms, links, shown
+from tfcalc.report.declared import pictures_of
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
             letters=sheet.letters,
         )
         said = found.answer.to_dict()
-        html = shown.answer(sheet, style, words, said)
+        html = shown.answer(sheet, style, words, said, pictures_of(found.answer))
     return {
         "exit": found.code,
         "told": found.told.rstrip("\n"),

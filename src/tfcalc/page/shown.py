@@ -6,10 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
 from tfcalc.page.links import Asked, in_full, link_of, parts
 from tfcalc.printable import printable
+from tfcalc.render import shown as printed
+from tfcalc.render.picture import figure
+from tfcalc.report.chart import Picture
 from tfcalc.report.sheet import TITLE, At, Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
 
@@ -17,7 +21,13 @@ PATH = re.compile(r"[a-z]+\.[^ ].*")
 """A number by its path, as a derivation names its terms."""
 
 
-def answer(sheet: Sheet, style: Style, words: Sequence[str], said: Mapping[str, object]) -> str:
+def answer(
+    sheet: Sheet,
+    style: Style,
+    words: Sequence[str],
+    said: Mapping[str, object],
+    pictures: Sequence[Picture] = (),
+) -> str:
     """The answer to these words, whose JSON is ``said``."""
     sheet = sheet.as_asked(style)
     opens = sheet.numbers() if said.get("command") != "explain" else {}
@@ -27,7 +37,17 @@ def answer(sheet: Sheet, style: Style, words: Sequence[str], said: Mapping[str, 
         title = _link(link_of(explaining(words, opens[TITLE])), title, "opens")
     head = f'<header><h2 class="verdict">{title}</h2>'
     head += f'<p class="subtitle">{_text(sheet.subtitle)}</p></header>' if sheet.subtitle else "</header>"
-    return head + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
+    drawn = "".join(_figure(picture, place, words) for place, picture in enumerate(pictures))
+    return head + drawn + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
+
+
+def _figure(picture: Picture, place: int, words: Sequence[str]) -> str:
+    """The picture, of whose parts a click opens the numbers."""
+
+    def link(path: str) -> str:
+        return link_of(explaining(words, path.split(".")[1:]))
+
+    return figure(cast("Picture", printed(picture)), f"picture-{place}", "scroll", link)
 
 
 def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:

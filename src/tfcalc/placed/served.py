@@ -21,6 +21,7 @@ distributed/utils.py (``get_pp_indices``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -111,37 +112,54 @@ class ServedLayout(Layout):
 
 
 class AskedLayout(NamedTuple):
-    """Numbers of GPUs that were asked for; None: whatever goes with the others."""
+    """Numbers of GPUs that were asked for; None: whatever goes with the others.
+
+    There are that many ``replicas`` of what follows from the other numbers.
+    """
 
     gpus: int | None = None
     tp: int | None = None
     pp: int | None = None
     dp: int | None = None
     ep: int | None = None
+    replicas: int = 1
 
-    def of(self, module: Module) -> ServedLayout:
+    def of(self, module: Module, shares: Callable[[int], bool] | None = None) -> ServedLayout:
         """Return the layout of a model. Raises InvalidModel.
 
-        GPUs share each layer, as many of a server as its heads divide by; there are as many stages as servers. GPUs
-        that are left over where tensor and pipeline parallelism are both given serve as further groups. Source: vLLM's
-        "Parallelism and scaling".
+        GPUs share each layer, as many of a server as its heads divide by, or as ``shares`` allows; there are as many
+        stages as servers. GPUs that are left over where tensor or pipeline parallelism is given are replicas; where
+        experts are shared, further groups of data parallel attention. Source: vLLM's "Parallelism and scaling".
         """
         given = {"tp": self.tp, "pp": self.pp, "dp": self.dp}
         known_ = {name: size for name, size in given.items() if size is not None}
         asked = prod(known_.values())
-        gpus = asked if self.gpus is None else self.gpus
+        gpus = asked if self.gpus is None else self.gpus // self.replicas
         check_even("GPUs", gpus, " x ".join(known_), asked) if known_ else None
-        rest = gpus // asked
+        rest, sharing = gpus // asked, (self.ep or 1) > 1
         if "tp" not in known_:
-            tp = next(size for size in range(min(rest, NODE), 0, -1) if rest % size == 0 and splits(module, size))
+            able = shares or partial(splits, module)
+            tp = next((size for size in range(min(rest, NODE), 1, -1) if rest % size == 0 and able(size)), 1)
             known_, rest = known_ | {"tp": tp}, rest // tp
-        last = "dp" if "pp" in known_ or (self.tp is not None and "dp" not in known_) else "pp"
+        left_over = "dp" not in known_
+        last = "dp" if "pp" in known_ or (left_over and (self.tp is not None or sharing)) else "pp"
         if last in known_ and rest != 1:
             raise InvalidModel(
                 f"{gpus:,} GPUs, and {_product(known_)}", "give one of them less, or another number of GPUs"
             )
         sizes = {"pp": 1, "dp": 1, last: rest} | known_
-        return ServedLayout(tp=sizes["tp"], pp=sizes["pp"], dp=sizes["dp"], ep=self.ep or 1)
+        tp, pp, dp = sizes["tp"], sizes["pp"], sizes["dp"] * self.replicas
+        copied = dp > 1 and left_over and not sharing
+        return ServedLayout(tp=tp, pp=pp, dp=dp, ep=self.ep or 1, etp=tp if copied else None)
+
+
+def fewest_stages(most: ServedLayout, holds: Callable[[int], bool]) -> int:
+    """Return how many stages it takes to hold a model, of which ``most`` has as many as there are GPUs for.
+
+    Those that are not needed are further replicas: stages wait for each other's messages, and replicas do not.
+    """
+    every = value_of(most.pp)
+    return next((size for size in range(1, every) if every % size == 0 and holds(size)), every)
 
 
 def _product(sizes: Mapping[str, int]) -> str:

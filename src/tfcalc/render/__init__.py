@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.printable import inert, printable
 
 if TYPE_CHECKING:
+    from tfcalc.report.chart import Picture
     from tfcalc.report.sheet import Sheet
     from tfcalc.report.style import Style
 
@@ -35,14 +36,23 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
 
 
+def in_notebook(sheet: Sheet, pictures: Sequence[Picture], style: Style) -> str:
+    """What a notebook shows: the pictures as images, which no style of the notebook changes, above the table."""
+    drawn = [
+        _renderer("picture", "image")(cast("Picture", shown(each)), f"picture-{place}")
+        for place, each in enumerate(pictures)
+    ]
+    return "".join([*drawn, rendered(sheet, "html", style)])
+
+
 def framed(sheet: Sheet, library: str = "") -> Any:
     """The rows of the sheet as a frame of pandas or polars, with its formulas and all that is opened for programs."""
     return _renderer("as_frame", "frame")(sheet, library)
 
 
-def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Any], Any]:
+def _renderer(module: str, name: str = "render") -> Callable[..., Any]:
     """Return the function that renders a format; its module is imported when it is asked for."""
-    found: Callable[[Sheet, Any], Any] = getattr(import_module(f"tfcalc.render.{module}"), name)
+    found: Callable[..., Any] = getattr(import_module(f"tfcalc.render.{module}"), name)
     return found
 
 

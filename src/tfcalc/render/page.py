@@ -13,7 +13,7 @@ from typing import cast
 
 from tfcalc.printable import printable
 from tfcalc.render import shown
-from tfcalc.render.picture import DARK, FILLED, LIGHT, STYLE, anchor, drawn, identity
+from tfcalc.render.picture import DARK, FILLED, LIGHT, STYLE, anchor, figure, identity
 from tfcalc.report.page import OpenedNumber, PageSection, WholePage
 from tfcalc.report.sheet import At, Bytes, Cell, Share, Sheet, for_people, for_programs
 from tfcalc.report.style import Style
@@ -61,21 +61,13 @@ def _section(section: PageSection, style: Style) -> str:
     sheet = section.sheet
     style = style._replace(letters=sheet.letters)
     above = "".join(f"<p>{escape(line)}</p>\n" for line in (sheet.subtitle,) if line)
-    figures = "".join(_figure(section, place) for place in range(len(section.pictures)))
+    figures = "".join(figure(one, f"{name}-{place}") for place, one in enumerate(section.pictures))
     notes = "".join(f"<li>{escape(line)}</li>" for line in sheet._replace(see_also=()).below(style))
+    about = f"<p>{escape(section.about)}</p>\n" if section.about else ""
     return (
-        f'{head}<p>{escape(section.about)}</p>\n<p class="answer">{escape(sheet.title)}</p>\n{above}{figures}'
+        f'{head}{about}<p class="answer">{escape(sheet.title)}</p>\n{above}{figures}'
         f"{_table(sheet, style, section.links, f'{section.title}: {sheet.title}')}"
         f"{f'<ul>{notes}</ul>' if notes else ''}\n{_numbers(section, style)}{command}</section>\n"
-    )
-
-
-def _figure(section: PageSection, place: int) -> str:
-    picture = section.pictures[place]
-    made = drawn(picture, f"{identity(section.name)}-{place}")
-    return (
-        f'<figure><div class="wide" tabindex="0" role="group" aria-label="{escape(picture.title)}">{made.svg}</div>'
-        f"<figcaption>{escape(picture.title)}</figcaption></figure>\n"
     )
 
 

@@ -25,7 +25,8 @@ class MarkdownPage(NamedTuple):
 def page_markdown(whole: WholePage, style: Style, name: str) -> MarkdownPage:
     """The page, and its pictures in files whose names begin with ``name``."""
     files: dict[str, str] = {}
-    lines = [f"# {text(printable(whole.title))}", "", line(printable(whole.subtitle)), ""]
+    lines = [f"# {text(printable(whole.title))}", ""]
+    lines += [line(printable(whole.subtitle)), ""] if whole.subtitle else []
     lines += [f"Made by tfcalc {whole.version}: {_code(whole.made_by)}", ""]
     for section in whole.sections:
         lines += _section(section, style, name, files)
@@ -37,7 +38,8 @@ def _section(section: PageSection, style: Style, name: str, files: dict[str, str
     if section.sheet is None:
         yield from (line(printable(section.missing)), "")
         return
-    yield from (section.about, "")
+    if section.about:
+        yield from (section.about, "")
     for place, picture in enumerate(section.pictures):
         made = drawn(cast("Picture", shown(picture)), section.name, alone=True)
         file = f"{name}-{section.name}{f'-{place}' * bool(place)}.svg"

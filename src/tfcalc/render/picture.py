@@ -6,7 +6,8 @@ each and fixes its colours; Vega in the page would be 0.9 MB of script, which no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from math import log10
 from typing import NamedTuple
@@ -62,7 +63,16 @@ DARK = "--ink:#ececec;--quiet:#b0b0b0;--rule:#444444;--paper:#16181c;" + "".join
 )
 
 
-OWN = f"svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}"
+def colours_of(selector: str) -> str:
+    """Style sheet of the pictures within these elements, by the light or the dark of the reader.
+
+    >>> colours_of("figure").startswith("figure{--f0:")
+    True
+    """
+    return f"{selector}{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{{selector}{{{DARK}}}}}{STYLE}"
+
+
+OWN = colours_of("svg")
 """Style of a picture in a file of its own."""
 
 
@@ -73,8 +83,13 @@ class DrawnPicture(NamedTuple):
     words: str
 
 
-def drawn(picture: Picture, name: str, *, alone: bool = False) -> DrawnPicture:
-    """Draw a picture. ``name`` tells it from the others of the page; one that is ``alone`` has its own colours."""
+def drawn(
+    picture: Picture, name: str, *, alone: bool = False, links: Callable[[str], str] | None = None
+) -> DrawnPicture:
+    """Draw a picture. ``name`` tells it from the others of the page; one that is ``alone`` has its own colours.
+
+    A portion of a whole is linked to where its number comes from: ``links`` make an address of the number's path.
+    """
     match picture:
         case Chart():
             height, body, words = HEIGHT, "".join(_curves(picture)), _told_curves(picture)
@@ -83,12 +98,8 @@ def drawn(picture: Picture, name: str, *, alone: bool = False) -> DrawnPicture:
         case _:
             levels = _levels(picture.whole)
             height, words = levels * ROW + 8, _told_portions(picture)
-            body = "".join(_portions(picture, linked=not alone))
-    own = (
-        f"<style>svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}</style>"
-        if alone
-        else ""
-    )
+            body = "".join(_portions(picture, None if alone else links or anchor))
+    own = f"<style>{OWN}</style>" if alone else ""
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     role = "group" if isinstance(picture, Divided) and not alone else "img"
     title, described = f"{name}-title", f"{name}-words"
@@ -98,6 +109,24 @@ def drawn(picture: Picture, name: str, *, alone: bool = False) -> DrawnPicture:
         f'<title id="{title}">{escape(picture.title)}</title><desc id="{described}">{escape(words)}</desc>{own}'
     )
     return DrawnPicture(f"{head}{body}</svg>", words)
+
+
+def figure(picture: Picture, name: str, scrolls: str = "wide", links: Callable[[str], str] | None = None) -> str:
+    """The picture with its title below, in an element of the class ``scrolls`` that is wider than a narrow screen."""
+    title = escape(picture.title)
+    made = drawn(picture, name, links=links)
+    return (
+        f'<figure><div class="{scrolls}" tabindex="0" role="group" aria-label="{title}">{made.svg}</div>'
+        f"<figcaption>{title}</figcaption></figure>\n"
+    )
+
+
+def image(picture: Picture, name: str) -> str:
+    """The picture as an image in HTML that needs no other file, with what it shows as its text."""
+    made = drawn(picture, name, alone=True)
+    data = b64encode(made.svg.encode()).decode()
+    said = escape(f"{picture.title}. {made.words}")
+    return f'<img width="{WIDTH}" alt="{said}" src="data:image/svg+xml;base64,{data}"><br>'
 
 
 class _Scale(NamedTuple):
@@ -151,14 +180,14 @@ def _curve(curve: Curve, place: int, at_x: _Scale, at_y: _Scale, chart: Chart) -
     if curve.band:
         there = [(x, high) for (x, _), (_, high) in zip(curve.points, curve.band, strict=True)]
         back = [(x, low) for (x, _), (low, _) in zip(curve.points, curve.band, strict=True)]
-        yield f'<path class="b" style="fill:{color}" d="{_path((*there, *reversed(back)), at_x, at_y)}Z"/>'
-    dashed = f";stroke-dasharray:{dashes}" * bool(dashes)
-    yield f'<path class="c" style="stroke:{color}{dashed}" d="{_path(curve.points, at_x, at_y)}"/>'
+        yield f'<path class="b" fill="{color}" d="{_path((*there, *reversed(back)), at_x, at_y)}Z"/>'
+    dashed = f' stroke-dasharray="{dashes}"' * bool(dashes)
+    yield f'<path class="c" stroke="{color}"{dashed} d="{_path(curve.points, at_x, at_y)}"/>'
     for index, (x, y) in enumerate(curve.points):
         told = f"{curve.label}: " * bool(curve.label) + f"{chart.told_y(y)} at {chart.told_x(x)}"
         if curve.band:
             told += f" ({' to '.join(chart.told_y(end) for end in curve.band[index])})"
-        circle = f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="3.2" style="fill:{color}">'
+        circle = f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="3.2" fill="{color}">'
         yield f"{circle}<title>{escape(told)}</title></circle>"
 
 
@@ -171,7 +200,7 @@ def _labels(chart: Chart, at_y: _Scale) -> Iterator[str]:
     for y, (_, label, place) in zip(apart, ends, strict=True):
         if label:
             color = f"var(--s{place % COLORS})"
-            yield f'<rect x="{WIDTH - RIGHT + 8}" y="{y - 5:.1f}" width="10" height="10" style="fill:{color}"/>'
+            yield f'<rect x="{WIDTH - RIGHT + 8}" y="{y - 5:.1f}" width="10" height="10" fill="{color}"/>'
             yield _text(WIDTH - RIGHT + 22, y + 4, label)
 
 
@@ -192,27 +221,33 @@ def _told_curves(chart: Chart) -> str:
     return f"{_axis(chart)}. {'; '.join([*told, *(mark.label for mark in chart.marks)])}."
 
 
-SPACE = 118
-"""Width of the names of bars."""
+SPACE, MOST_SPACE = 118, 330
+"""Width of the names of bars, at least and at most."""
+
+
+def _space(bars: Bars) -> float:
+    longest = max((len(label) for label, _ in bars.rows), default=0)
+    return min(MOST_SPACE, max(SPACE, LETTER * longest + 18))
 
 
 def _bars_height(bars: Bars) -> int:
-    return (len(bars.rows) * (ROW + 8)) + 30
+    return (len(bars.rows) * (ROW + 8)) + 30 + 18 * max((line for line, _, _ in _placed(bars.parts)), default=0)
 
 
 def _bars(bars: Bars) -> Iterator[str]:
     longest = max((sum(sizes) for _, sizes in bars.rows), default=0) or 1
-    scale = (WIDTH - SPACE - 90) / longest
+    space = _space(bars)
+    scale = (WIDTH - space - 90) / longest
     for row, (label, sizes) in enumerate(bars.rows):
-        y, x = row * (ROW + 8), float(SPACE)
-        yield _text(SPACE - 8, y + 22, label, "e")
+        y, x = row * (ROW + 8), space
+        yield _text(space - 8, y + 22, label, "e")
         for place, (part, size) in enumerate(zip(bars.parts, sizes, strict=True)):
             if not size:
                 continue
             told, width = bars.told(size), size * scale
             yield (
                 f'<rect class="p" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}" '
-                f'style="fill:var(--f{place % COLORS})"><title>{escape(f"{label}, {part}: {told}")}</title></rect>'
+                f'fill="var(--f{place % COLORS})"><title>{escape(f"{label}, {part}: {told}")}</title></rect>'
             )
             if width > LETTER * (len(told) + 1):
                 yield _text(x + width / 2, y + 22, told, "m on")
@@ -222,11 +257,21 @@ def _bars(bars: Bars) -> Iterator[str]:
 
 
 def _legend(names: Sequence[str], y: float) -> Iterator[str]:
-    x = float(SPACE)
-    for place, name in enumerate(names):
-        yield f'<rect x="{x:.1f}" y="{y - 10}" width="11" height="11" style="fill:var(--f{place % COLORS})"/>'
-        yield _text(x + 16, y, name)
-        x += 16 + LETTER * len(name) + 18
+    for place, (line, x, name) in enumerate(_placed(names)):
+        top = y + 18 * line
+        yield f'<rect x="{x:.1f}" y="{top - 10}" width="11" height="11" fill="var(--f{place % COLORS})"/>'
+        yield _text(x + 16, top, name)
+
+
+def _placed(names: Sequence[str]) -> Iterator[tuple[int, float, str]]:
+    """The names of a legend, each with its line and where it begins."""
+    line, x = 0, float(SPACE)
+    for name in names:
+        width = 16 + LETTER * len(name) + 18
+        if x + width > WIDTH and x > SPACE:
+            line, x = line + 1, float(SPACE)
+        yield line, x, name
+        x += width
 
 
 def _told_bars(bars: Bars) -> str:
@@ -241,12 +286,12 @@ def _levels(portion: Portion) -> int:
     return 1 + max((_levels(part) for part in portion.parts if part.value), default=0)
 
 
-def _portions(picture: Divided, *, linked: bool) -> Iterator[str]:
+def _portions(picture: Divided, links: Callable[[str], str] | None) -> Iterator[str]:
     scale = WIDTH / (picture.whole.value or 1)
 
     def placed(portion: Portion, x: float, level: int) -> Iterator[str]:
         width = portion.value * scale
-        yield _portion(picture, portion, (x, level * ROW, width), linked=linked)
+        yield _portion(picture, portion, (x, level * ROW, width), links)
         for part in portion.parts:
             if part.value * scale >= 1:
                 yield from placed(part, x, level + 1)
@@ -255,23 +300,25 @@ def _portions(picture: Divided, *, linked: bool) -> Iterator[str]:
     yield from placed(picture.whole, 0, 0)
 
 
-def _portion(picture: Divided, portion: Portion, place: tuple[float, float, float], *, linked: bool) -> str:
+def _portion(
+    picture: Divided, portion: Portion, place: tuple[float, float, float], links: Callable[[str], str] | None
+) -> str:
     x, y, width = place
     color = KINDS.get(portion.kind, len(portion.kind) % STRUCTURE if portion.kind else STRUCTURE)
     told = f"{portion.label}: {picture.told(portion.value)}, {100 * portion.value / (picture.whole.value or 1):.1f} %"
     rect = (
         f'<rect class="p" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}" '
-        f'style="fill:var(--f{color % COLORS})"><title>{escape(told)}</title></rect>'
+        f'fill="var(--f{color % COLORS})"><title>{escape(told)}</title></rect>'
     )
     if width < NARROWEST:
         return rect
     room = int((width - 8) / LETTER)
     whole = len(portion.label) <= room
     text = _text(x + 4, y + 22, portion.label if whole else f"{portion.label[: room - 1]}…", "on")
-    if not (linked and portion.path):
+    if links is None or not portion.path:
         return rect + text
     text *= whole  # what a link shows is within its name, for those who follow it by saying it
-    return f'<a href="#{anchor(portion.path)}" aria-label="{escape(told)}">{rect}{text}</a>'
+    return f'<a class="opens" href="#{escape(links(portion.path))}" aria-label="{escape(told)}">{rect}{text}</a>'
 
 
 def _told_portions(picture: Divided) -> str:

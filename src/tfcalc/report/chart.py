@@ -72,7 +72,7 @@ class Bars(NamedTuple):
 
     title: str
     parts: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[int, ...]], ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
     unit: str = "bytes"
     units: str = "iec"
 

@@ -25,6 +25,7 @@ from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
+    from tfcalc.report.chart import Picture
     from tfcalc.report.opening import Elsewhere, Way
     from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Sheet
@@ -357,6 +358,10 @@ class WithSheet:
         """The answer for people."""
         raise NotImplementedError
 
+    def pictures(self) -> Sequence[Picture]:
+        """What is drawn above the table on a page and in a notebook: curves, bars, a whole divided into its parts."""
+        return ()
+
     def to_frame(self, library: str = "") -> Any:
         """The rows that are printed, as a ``DataFrame`` of pandas or polars: numbers in full, in units of JSON.
 
@@ -370,14 +375,24 @@ class WithSheet:
         return _render().framed(self.sheet(), library)
 
     def _repr_html_(self) -> str:
-        return self._rendered("html")
+        found: str = _render().in_notebook(self.sheet(), self.pictures(), Style())
+        return found
 
     def __str__(self) -> str:
         return self._rendered("plain")
 
+    def __repr__(self) -> str:
+        """The first line: ``<Params: 124M parameters (124,439,808)>``."""
+        return f"<{type(self).__name__}: {self.sheet().title}>"
+
     def _rendered(self, form: str) -> str:
         text: str = _render().rendered(self.sheet(), form, Style())
         return text
+
+
+def pictures_of(answer: object) -> Sequence[Picture]:
+    """What is drawn of an answer; nothing of what has no pictures."""
+    return answer.pictures() if isinstance(answer, WithSheet) else ()
 
 
 def _render() -> ModuleType:

@@ -60,7 +60,7 @@ class TermOfDerivation(Record):
         yield given(f"the number at {self.path}, which explain opens" if self.path else self.what)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Derivation(Explained):
     """The answer of ``explain`` for a number of an answer that is no sum of matrices.
 

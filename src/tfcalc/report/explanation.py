@@ -130,7 +130,7 @@ NAMED = When(lambda one: one.known_as is not None)
 WITH_CONCEPT = NAMED._replace(anchor="concept", mutual=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explained(Answer):
     """Answer of :func:`~tfcalc.explain`, with the keys that all of its forms have.
 
@@ -202,7 +202,7 @@ class Explained(Answer):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Explained):
     """The answer of :func:`~tfcalc.explain`: one number, matrix by matrix.
 

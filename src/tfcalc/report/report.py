@@ -1,8 +1,9 @@
 """An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from tfcalc.core.component import Measure, Node
@@ -14,6 +15,7 @@ from tfcalc.report.opening import Rule, Stated, given, told_apart
 from tfcalc.units import in_full, short, short_bytes
 
 if TYPE_CHECKING:
+    from tfcalc.report.chart import Picture, Portion
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Cell, Column, Sheet
@@ -292,10 +294,11 @@ class Report(Answer):
         """The verdict on the limit; the summary; or the breakdown as rows, with definitions and legend below."""
         from tfcalc.report.sheet import Sheet, of
 
+        whole = self.whole if self.limit is None else None  # first what finds most: then nothing is found twice
         quiet = of(self.answer, self.answer_key)
-        if self.limit is not None:
+        if whole is None:
             return Sheet(self.verdict_on_limit(), (), (), quiet, assumptions=self.footer.assumptions)
-        whole, summary = self.whole, self.summary  # first what finds most
+        summary = self.summary
         if summary is None:
             return self.breakdown(whole)
         return Sheet(
@@ -308,6 +311,23 @@ class Report(Answer):
             **self.footer._asdict(),
             detailed=self.breakdown(whole),
         )
+
+    def pictures(self) -> "Sequence[Picture]":
+        """The whole, divided down to the last parts that are shown; each has the colour of the block that it is in."""
+        if not self.answer or self.limit is not None:
+            return ()
+        chart = charts()
+        names = {entry.path: ".".join((self.command, *keys)) for keys, entry in self.numbered()}
+
+        def portion(entry: Entry, kind: str) -> "Portion":
+            kind = kind or (entry.kind if entry.kind in BLOCKS else "")
+            copies = f"{entry.counted} × " * (entry.counted > 1 and entry.kind == "layer")
+            parts = tuple(portion(part, kind) for part in entry.parts)
+            made: Portion = chart.Portion(f"{copies}{entry.name}", kind, entry.value, names[entry.path], parts)
+            return made
+
+        title = f"{self.headline()}, divided into parts"
+        return (chart.Divided(title, portion(self.root, ""), self.unit, str(self.definitions.get("units", "iec"))),)
 
     def breakdown(self, _whole: Entry) -> "Sheet":
         """A row for each entry that is shown."""
@@ -398,6 +418,13 @@ class Report(Answer):
     def folds_of_part(self, _entry: Entry, _key: str) -> "Iterator[Way]":
         """The items that a number of a component is the sum of."""
         return iter(())
+
+
+def charts() -> ModuleType:
+    """The pictures, which few ask for."""
+    from tfcalc.report import chart
+
+    return chart
 
 
 def _is_total(key: Key[Any]) -> bool:

@@ -18,7 +18,6 @@ from tfcalc.units import exact_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
-    from tfcalc.nn.module import Module
     from tfcalc.plans import Serving
     from tfcalc.serving.ranks import ServingRank
 
@@ -130,8 +129,12 @@ class EngineRules(NamedTuple):
             round(float(each.requests(blocks, context)), 2),
         )
 
+    def room(self, model: Model, weights: int, profile: Profile, memory: int, share: float) -> int:
+        """Return the bytes of a card that are left to the cache beside a GPU's weights; below 0 where none are."""
+        return self.available(weights + angle_bytes(model), profile, memory, share)
+
     def available(self, weights: int, profile: Profile, memory: int, share: float) -> int:
-        """Return the bytes of a card that are left to the cache."""
+        """Return the bytes of a card that are left to the cache, given all that loading takes."""
         beside = profile.profiled + profile.nontorch
         if self.budget == BEFORE:
             return int((memory - profile.nontorch) * share) - weights
@@ -243,12 +246,14 @@ class CacheLog(NamedTuple):
 
 def loaded(rank: ServingRank, model: Model) -> int:
     """Return the bytes that loading takes: weights, buffers, and cosines and sines of all positions in 16 bits."""
-    return (
-        value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) + _angles(model.module(), known(model.longest) or 0)
-    )
+    return rank.bytes_beside_cache + angle_bytes(model)
 
 
-def _angles(module: Module, positions: int) -> int:
-    """One table for each kind of rotation, which all layers share (vLLM's ``get_rope``)."""
-    kinds = {(value_of(each.rope.width), each.window is None) for each in attentions(module) if each.rope is not None}
-    return sum(2 * positions * width for width, _ in kinds)
+def angle_bytes(model: Model) -> int:
+    """Return the bytes of cosines and sines of all positions, in 16 bits.
+
+    There is one table for each kind of rotation, which all layers share (vLLM's ``get_rope``).
+    """
+    found = attentions(model.module())
+    kinds = {(value_of(each.rope.width), each.window is None) for each in found if each.rope is not None}
+    return sum(2 * (known(model.longest) or 0) * width for width, _ in kinds)

@@ -106,9 +106,19 @@ class Served:
         """The phase that holds most."""
         return max(self.moments, key=lambda moment: moment.temporary or 0)
 
+    @property
+    def beside_cache(self) -> int:
+        """Bytes of weights and buffers."""
+        return sum(value_of(part.total(bytes_held)) for part in (self.weights, self.buffers))
+
+    @property
+    def standing(self) -> int:
+        """Bytes of weights, buffers and caches."""
+        return self.beside_cache + value_of(self.cache.total(bytes_held))
+
     def least(self, room: int) -> int:
         """Bytes that no peak is below: of what stands, and of the first phase where that is within the ``room``."""
-        there = sum(value_of(part.total(bytes_held)) for part in (self.weights, self.cache, self.buffers))
+        there = self.standing
         return there if there > room else there + (next(iter(self.run())).temporary or 0)
 
     @property
@@ -271,10 +281,13 @@ def _stepping(requests: Workload) -> Workload:
 def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStorage) -> Iterator[PhasePeak]:
     """Reading the prompts, and making a token: with transformers' caches for all requests together.
 
-    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
+    An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache. Where its
+    profile run is known, that is what it keeps free.
     """
     formats = _formats(recipe)
-    if plan.cache == CELLS:
+    if plan.profile_run and plan.cache == PAGED:
+        yield PhasePeak(PREFILL, int(plan.profile_run))
+    elif plan.cache == CELLS:
         yield from _of_graph(model.tree(requests))
     elif not _code_is_known(model):
         yield PhasePeak(DECODE, None)

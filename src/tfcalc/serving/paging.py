@@ -316,6 +316,7 @@ def paged_cache(
     *,
     card: int = 0,
     temporary: int = 0,
+    outside: int = 0,
     here: Component | None = None,
 ) -> PagedCache | None:
     """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page.
@@ -323,7 +324,8 @@ def paged_cache(
     It is that of the whole model, or of what one GPU has ``here``.
 
     On a ``card``, of which the bytes are given, an engine also takes what nobody counts, and its profile run samples:
-    what that takes beyond the ``temporary`` buffers of a step is not left for the cache.
+    what that takes beyond the ``temporary`` buffers of a step, and beyond what is taken off already for what is
+    ``outside`` of PyTorch, is not left for the cache.
     """
     if plan.cache != PAGED or budget < 0:
         return None
@@ -334,7 +336,7 @@ def paged_cache(
     except InvalidModel:
         return None
     sampled = LOGIT * (SEQUENCES if card < MORE_FROM else MORE_SEQUENCES) * _vocabulary(tree)
-    taken = max(0, sampled - temporary) + OUTSIDE if card else 0
+    taken = max(0, sampled - temporary) + max(0, OUTSIDE - outside) if card else 0
     context = value_of(requests.size("cached"))
     held = [found.blocks(max(0, budget - each)) for each in (0, taken)]
     (blocks, tokens, most), low = ((each, *_logged(found, each, context)) for each in held)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.number import Num, ceil_div, divide, total
@@ -16,19 +17,18 @@ from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
 from tfcalc.nn.mixture import Experts, Networks
 from tfcalc.nn.module import counted
-from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
+from tfcalc.placed.served import AskedLayout, ServedLayout, fewest_stages, on_rank, splits
 from tfcalc.plans import LAYOUT, Serving
 from tfcalc.serving.caches import PAGED, cache, cache_format, growth_of, mixers, states_of_sequence
 from tfcalc.serving.stages import is_stack, tree_of_stage
 from tfcalc.serving.stored import at_work, buffers_of, check_served, reads_alone, weight_recipe
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.serving.weights import hold
-from tfcalc.workload import AUTO
+from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.nn.module import Module
-    from tfcalc.workload import Workload
 
 IN_BLOCKS = ("fp8-block", "gptq", "awq", "int-g")
 """Formats whose scales are those of blocks that no two GPUs may share, by their beginnings."""
@@ -126,6 +126,7 @@ class ServingRanks:
         self.model, self.requests = model, self.of_group
         if formulas:
             sizes = {name: traced(letter, value_of(getattr(layout, name))) for name, letter in LETTERS.items()}
+            sizes |= {} if layout.etp is None else {"etp": sizes["tp"]}
             self.model, self.requests = remembering(model), remembering(self.requests)
             self.layout = ServedLayout(**layout._asdict() | sizes)
 
@@ -168,7 +169,41 @@ def layout_of(model: Model, plan: Serving) -> ServedLayout:
         raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
     sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
     gpus, tp, pp, dp, ep = (sizes[name] for name in LAYOUT)
-    return AskedLayout(gpus, tp, pp, dp, ep).of(model.module())
+    asked = AskedLayout(gpus, tp, pp, dp, ep, int(plan.replicas or 1))
+    return asked.of(model.module(), lambda size: shares(model, plan.weights, size))
+
+
+def replicated(model: Model, plan: Serving, holds: Callable[[Serving], bool]) -> Serving:
+    """Return the plan with as many replicas as its GPUs hold, where nothing but the number of GPUs was asked for.
+
+    ``holds`` says whether the GPUs hold the model by a plan. Raises InvalidModel.
+    """
+    if plan.asked_layout.keys() != {"gpus"} or plan.cache != PAGED or reads_alone(model):
+        return plan
+    most = layout_of(model, plan)
+
+    def copied(stages: int) -> Serving:
+        return plan.replaced(replicas=str(value_of(most.pp) // stages))
+
+    stages = fewest_stages(most, lambda size: holds(copied(size)))
+    return plan if stages == value_of(most.pp) else copied(stages)
+
+
+def shares(model: Model, weights: str, tp: int) -> bool:
+    """Return whether as many GPUs can share each layer, with weights in a format: its blocks are not shared."""
+    if not splits(model.module(), tp):
+        return False
+    in_blocks = weight_recipe(model, Serving(weights=weights)).format.name.startswith(IN_BLOCKS)
+    return tp == 1 or not in_blocks or not isinstance(model, HFModel) or _whole_blocks(model, weights, tp)
+
+
+@lru_cache(maxsize=64)
+def _whole_blocks(model: HFModel, weights: str, tp: int) -> bool:
+    plan = Serving(weights=weights)
+    try:
+        return bool(ServingRanks(model, ServedLayout(tp=tp), Workload(), plan).each)
+    except InvalidModel:
+        return False
 
 
 def of_a_group(requests: Workload, layout: ServedLayout) -> Workload:

@@ -44,7 +44,11 @@ def check_served(model: Model, requests: Workload) -> None:
     try:
         model.check(requests)
     except InvalidModel as error:
-        hint = "leave serve out" if "no decode" in error.message else error.hint
+        hint = (
+            "ask what it takes at rest: tfcalc memory MODEL, tfcalc flops MODEL"
+            if "no decode" in error.message
+            else error.hint
+        )
         raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
 
 

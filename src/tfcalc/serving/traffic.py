@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 CHOSEN = "index_topk"
 """Field of a config: how many cached tokens an indexer chooses for a query."""
 EXPERTS, OUTPUT, ATTENDS = "experts", "output", "attend"
+TABLES = ("embedding", "position")
+"""Kinds of components with a table of rows, of which a step reads those that it looks up."""
 CHOOSES = ".indexer."
 """Part of the paths in an indexer."""
 
@@ -333,7 +335,7 @@ class Traffic:
         tables = _tables(tree)
         for node, routing in self._with_routing(tree.root(), None):
             part, own = node.component, node.component.own
-            if _rests(own) or _is_empty(own):
+            if _rests(own) or _is_empty(own) or (part.kind in TABLES and _is_unread(own)):
                 continue
             stored = bytes_held(own)
             tied = total(tables.get(_size(weight.shape), 0) for weight in own.weights if weight.tied_to is not None)
@@ -411,6 +413,11 @@ def _rests(own: Cost) -> bool:
     """Return whether it does nothing in this step, as a tower of images where a token is made."""
     work = [product.flops for product in own.products] + [each.elements for each in own.elementwise]
     return bool(work) and all(isinstance(each, int) and each == 0 for each in work)
+
+
+def _is_unread(own: Cost) -> bool:
+    """Return whether nothing is looked up in a table: it is only stored here, and others share it."""
+    return isinstance(own.lookups, int) and own.lookups == 0 and not own.products
 
 
 def _is_empty(own: Cost) -> bool:

@@ -84,7 +84,7 @@ class SizeLooked(Record):
     holds = boolean("whether the condition holds there", lambda row: row.holds)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Solved(Answer):
     """The answer of :func:`~tfcalc.solve` for one size.
 

@@ -78,13 +78,15 @@ class Tape:
     """Autograd without data: operations in order, and their backward pass from the last to the first.
 
     Attributes:
-        gradients_stay: parameters' gradients stay on the device; otherwise each is added to a buffer counted elsewhere.
+        gradients_stay: parameters' gradients stay on the device; otherwise each is added to a buffer counted elsewhere,
+            when all uses of the parameter have given theirs (a tied matrix's two are summed up first).
         sums_in_place: a second gradient of a tensor is added to the first in place, if no other node waits for that
             one, and it is no view (not so with FakeTensors).
         stepped: a parameter is updated as soon as its gradient is complete, and the gradient is freed then.
         offloads: inputs of checkpointed layers are saved in the host's memory, and copied back when the layer reruns.
 
-    Source: torch's input_buffer.cpp (``can_accumulate_inplace``); ``Tensor.register_post_accumulate_grad_hook``.
+    Source: torch's input_buffer.cpp (``can_accumulate_inplace``); engine.cpp (``Engine::evaluate_function``: a node,
+    such as AccumulateGrad, waits in ``not_ready`` for all its inputs); ``Tensor.register_post_accumulate_grad_hook``.
     """
 
     def __init__(self, tracker: MemoryTracker) -> None:
@@ -264,6 +266,8 @@ class Tape:
                 self.sharded.takes(node, gradient)
             elif self.gradients_stay:
                 self._collect(node, gradient)
+            else:
+                self._hold(node, gradient)
             return
         before = node.pending[output]
         if gradient.is_gradient:
@@ -282,6 +286,7 @@ class Tape:
         before = leaf.gradient
         if before is not None:  # used twice, as a tied matrix is
             gradient = self.sum_of(before, gradient)
+            self.tracker.apart = False  # added elsewhere, the sum would wait for its last term beside that
         if gradient is not before:
             if gradient.is_gradient:
                 self.tracker.apart = False
@@ -291,9 +296,16 @@ class Tape:
             self.tracker.gradient(gradient)
         self._used(leaf)
 
+    def _hold(self, leaf: LeafNode, gradient: Storage) -> None:
+        """Hold a gradient that is added elsewhere until the parameter's other uses have given theirs."""
+        leaf.gradient = gradient if leaf.gradient is None else self.sum_of(leaf.gradient, gradient)
+        self._used(leaf)
+
     def _used(self, leaf: LeafNode) -> None:
         """Count down a parameter's uses: after the last its gradient is complete."""
         leaf.uses -= 1
+        if not self.gradients_stay and leaf.uses <= 0:
+            leaf.gradient = None
         if self.stepped is not None and leaf.shape is not None and leaf.gradient is not None and leaf.uses <= 0:
             self.complete.append(leaf)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
@@ -13,7 +14,7 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
-from tfcalc.serving.caches import FullWindows, full_windows, mixers
+from tfcalc.serving.caches import FullWindows, cache, full_windows, mixers
 from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
 from tfcalc.serving.engine_rules import engine as engine_rules
 from tfcalc.serving.paging import BATCHED
@@ -180,6 +181,13 @@ class TokenSeconds(NamedTuple):
         return sum(self)
 
 
+class StageBytes(NamedTuple):
+    """Bytes of weights of a GPU of a stage, and its share of a request's cache."""
+
+    weights: int
+    cache: Fraction
+
+
 class ServedModel:
     """A model on GPUs of one kind that share it in one way.
 
@@ -243,18 +251,56 @@ class ServedModel:
         """Return whether the weights and one request fit at all."""
         return self.weights + self.cache_of_request <= self.memory
 
+    @property
+    def serves(self) -> Many:
+        """Return whether the engine has room for one request, beside the weights and what it takes itself."""
+        return self.holds & (self.capacity >= 1)
+
+    @cached_property
+    def stages(self) -> tuple[StageBytes, ...]:
+        """A GPU of each kind, with the weights of the model that guesses on it."""
+        if self.sharing.pp == 1:
+            return (StageBytes(self.weights, Fraction(1)),)
+        beside = self.guesser.weights if self.guesser else 0
+        caches = [value_of(rank.cache.total(bytes_held)) for rank in self.ranks.each]
+        ranks = list(zip(self.ranks.each, caches, strict=True))
+        every = sum({value_of(rank.at.stage): size for rank, size in ranks}.values()) or 1
+        return tuple(StageBytes(rank.bytes_beside_cache + beside, Fraction(size, every)) for rank, size in ranks)
+
     @cached_property
     def cache_of_request(self) -> Many:
-        """Bytes of the cache of one request at its end, on a GPU."""
-        step = self.traffic.decode(1, self.load.longest)
+        """Bytes of the cache of one request at its end, on the GPU that has most of it."""
+        return self._own_cache(max(stage.cache for stage in self.stages))
+
+    def _own_cache(self, share: Fraction) -> Many:
+        """Bytes of the cache of one request at its end as the engine allocates it, of which a GPU has this share."""
         guessed = self.guesser.cache_of_request if self.guesser else 0
-        return -(-whole(step.stored) // self.sharing.pp) + guessed
+        return -(-self._allocated * share.numerator // share.denominator) + guessed
+
+    @cached_property
+    def _allocated(self) -> Many:
+        """Bytes of that cache on all stages, on one GPU of each: in whole blocks, where the engine has some."""
+        rules, longest = self.rules, self.load.longest
+        tree = self.traffic.decoded(1, longest)
+        found = cache(tree, how=rules.cache, format=self.plan.kv, longest=longest, block_size=rules.block)
+        return whole(found.total(bytes_held))
 
     @cached_property
     def room(self) -> int:
-        """Bytes of a GPU's memory that the engine leaves to the cache."""
+        """Bytes of a GPU's memory that the engine leaves to the cache, on the one with most weights."""
+        return self._room_beside(self.weights)
+
+    @property
+    def left(self) -> int:
+        """Bytes of a GPU's memory that the engine leaves to weights and cache; below 0 where it takes more."""
+        return self.weights + self._available(self.weights)
+
+    def _available(self, weights: int) -> int:
         share = self.rules.share(self.memory, self.sharing.tp, self.sharing.pp)
-        return max(0, self.rules.available(self.weights, self.rules.profile, self.memory, share))
+        return self.rules.room(self.model, weights, self.rules.profile, self.memory, share)
+
+    def _room_beside(self, weights: int) -> int:
+        return max(0, self._available(weights))
 
     @cached_property
     def windows(self) -> FullWindows | None:
@@ -274,8 +320,9 @@ class ServedModel:
 
     @cached_property
     def capacity(self) -> Many:
-        """Requests that run at once to their ends, in all."""
-        return self._requests(self.room, self.cache_of_request)
+        """Requests that run at once to their ends, in all: as many as the stage has room for that has the least."""
+        found = [self._requests(self._room_beside(one.weights), self._own_cache(one.cache)) for one in self.stages]
+        return reduce(smaller, found)
 
     @cached_property
     def at_work(self) -> Many:

@@ -73,6 +73,14 @@ def _momentum(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     return (Held(f"m of {weight.name}", weight.shape, bits),)
 
 
+# RMSprop of torch.optim
+
+
+def _mean_square(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
+    """One number for each of a weight: ``square_avg`` (Hinton 2012), neither centered nor with momentum."""
+    return (Held(f"v of {weight.name}", weight.shape, bits), _counter(weight))
+
+
 # Adam and AdamW of torch.optim
 
 
@@ -288,6 +296,7 @@ OPTIMIZERS = {
         Optimizer("none", "no optimizer", _no_states, _none, _no_scratch),
         Optimizer("sgd", "SGD", _no_states, _none, _no_scratch),
         Optimizer("momentum", "SGD with momentum", _momentum, _none, _no_scratch),
+        Optimizer("rmsprop", "RMSprop", _mean_square, _all, _no_scratch),
         Optimizer("adam", "Adam (foreach)", _moments, _all, _no_scratch),
         Optimizer("adamw", "AdamW (foreach)", _moments, _all, _no_scratch),
         Optimizer("adamw-fused", "AdamW", _moments, _none, _no_scratch),

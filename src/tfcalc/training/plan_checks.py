@@ -20,7 +20,7 @@ from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
 from tfcalc.training.methods import check_method, scoring_of
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.precisions import Precision, precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, Precision, precision
 from tfcalc.training.sharding import Placement, packed
 from tfcalc.workload import AUTO
 from tfcalc.zoo.transformer import Transformer
@@ -35,6 +35,21 @@ if TYPE_CHECKING:
 DEVICE = "--device recorded"
 OF_BITSANDBYTES = ("nf4", "fp4")
 """Its formats of 4 bits, by their beginnings."""
+
+
+FIRST_WITH_8_BITS = 8.9
+"""CUDA's capability from which on torchao's float8 runs: Ada, Hopper and later."""
+
+
+def check_8_bits(plan: Training, *, megatron: bool) -> None:
+    """Raise InvalidModel for products in 8 bits, where the card has none or Megatron-LM saves other tensors."""
+    if plan.precision != PRODUCTS_ALONE:
+        return
+    if megatron:
+        remedy = "plan --precision fp8 has its layouts, with inputs that Transformer Engine saves in 8 bits"
+        raise InvalidModel("precision fp8 with Megatron-LM", remedy)
+    if plan.capability.replace(".", "").isdigit() and float(plan.capability) < FIRST_WITH_8_BITS:
+        raise InvalidModel("precision fp8 on a GPU without fp8 products", "Ada and Hopper have them; take bf16")
 
 
 def trained(tree: Component, plan: Training) -> Component:
@@ -65,6 +80,7 @@ def check_plan(plan: Training) -> None:
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
         fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
         raise InvalidModel(fact, "leave one of them out")
+    check_8_bits(plan, megatron=plan.megatron)
     if plan.megatron and plan.dora:
         raise InvalidModel(f"--dora with --backend {plan.backend} is not supported", "leave one of them out")
     if plan.megatron:

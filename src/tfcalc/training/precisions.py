@@ -99,12 +99,18 @@ PRECISIONS = {
         # its precision-aware optimizer (--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16), with gradients in fp32 or not
         Precision("bf16-master-fp32-grads-bf16-moments", 16, 32, 32, 16, "bf16"),
         Precision("bf16-master-bf16-moments", 16, 16, 32, 16, "bf16"),
+        # torchao's float8: its products cast what they read, and save their inputs as they come
+        # (``matmul_with_hp_or_float8_args``), so that what is stored is bf16's
+        Precision("fp8", 16, 16, 0, 16, "bf16"),
     )
 }
 """Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12, 2+4+12, 2+4+8 and 2+2+8 bytes."""
 
 OF_MEGATRON = PRECISIONS["bf16-master-fp32-grads"]
 """Number formats of Megatron-LM: where none is given, as it trains nearly all models."""
+
+PRODUCTS_ALONE = "fp8"
+"""Precision of products that are in 8 bits where all that is stored is in 16."""
 
 OF_TRAINER = {"bf16-trainer": "bf16", "fp16-trainer": "fp16"}
 """transformers' --bf16 and --fp16: autocast over weights in the format that the checkpoint has."""

@@ -192,7 +192,7 @@ class Design(Answer):
 TRAINED = When(lambda designed: designed.run is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Designed(Design):
     """The answer of :func:`~tfcalc.design`.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.analysis.design.amounts import BudgetedAmount, PolynomialAmount
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, ShapeFamily
@@ -19,6 +19,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
 from tfcalc.model import asked_run, default_run
+from tfcalc.units import parse_bytes, parse_count
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ OF = ("params", "flops", "memory")
 
 
 def design(
-    budget: int,
+    budget: int | str,
     of: str = "params",
-    model: Model | None = None,
+    model: Model | str | None = None,
     constraints: Constraints | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
@@ -42,15 +43,17 @@ def design(
     serving: Serving | None = None,
     weights: str | None = None,
     name: str = "",
-    tokens: int | None = None,
+    tokens: int | str | None = None,
     cluster: Cluster | None = None,
 ) -> Designed:
     """Find shapes of a family that come near a budget: layers, widths, heads and feed-forward sizes.
 
     Args:
-        budget: how many parameters, FLOPs of the ``workload``, or bytes. Of memory it is the most there is.
+        budget: how many parameters, FLOPs of the ``workload``, or bytes: a number, or ``"125M"``, ``"80GB"``. Of memory
+            it is the most there is.
         of: what is budgeted: ``"params"``, ``"flops"`` or ``"memory"``.
-        model: the family, and what it has besides (vocabulary, kind, norms); by default the classic Transformer.
+        model: the family by a model's name, or a model, with what it has besides (vocabulary, kind, norms); by default
+            the classic Transformer.
         constraints: see :class:`~tfcalc.Constraints`.
         workload: of FLOPs and memory, as in :func:`~tfcalc.flops` and :func:`~tfcalc.memory`.
         conventions: as there.
@@ -70,15 +73,20 @@ def design(
         InvalidModel: the model makes no sense.
         UsageError: the family's sizes cannot be varied, or a constraint makes no sense.
 
+    >>> design("3B", model="llama-3-8b").candidates[0].sizes["n_layers"]
+    44
     >>> from tfcalc import Transformer
     >>> found = design(124_439_808, model=Transformer(kind="decoder", vocab_size=50257, output_head="tied"))
     >>> found.candidates[0].sizes
     {'d_model': 768, 'n_heads': 12, 'n_kv_heads': 12, 'd_ff': 3072, 'head_dim': 64, 'n_layers': 12}
     """
     of = one_of("quantity", of, OF)
-    base, by = Transformer() if model is None else model, conventions or Conventions()
+    base, by = Transformer() if model is None else model_of(model), conventions or Conventions()
     check_arguments(base, workload, conventions)
     check_plans(training, serving)
+    if isinstance(budget, str):
+        budget = parse_bytes(budget) if of == "memory" else parse_count(budget)
+    tokens = parse_count(tokens) if isinstance(tokens, str) else tokens
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         raise UsageError(f"budget {budget!r} is not a whole number above 0", "give one")
     forward = asked_run(base, workload) if of == "flops" else default_run(base)

@@ -177,7 +177,7 @@ def in_full(value: Fraction) -> str:
     return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Why(Answer):
     """The answer of :func:`~tfcalc.why`.
 

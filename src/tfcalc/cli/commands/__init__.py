@@ -185,6 +185,11 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     (['train', 'gpt2', '--tokens', '1B'], ['check', 'mha', '4h'], ['overview', 'gpt2'])
     """
     words = list(asked)
+    if words[:1] == ["ollama"] and len(words) > 2 and not is_place("ollama"):
+        words = words[2:]  # whose commands name the model behind them: ollama run gemma3:12b
+    place = int(words[:1] == ["compare"])
+    if re.fullmatch(LISTED, "".join(words[place : place + 1])) and not is_place(words[place]):
+        words[place : place + 1] = words[place].split(",")
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         words = [*_of_alias(words[0].lower(), words[1:]), *words[1:]]
     command, *rest = words or [""]
@@ -199,6 +204,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["verify", "--of", command, *_renamed(word for word in rest if word != "--train")]
         case "flops" if _is_served(rest):
             return ["serve", *_renamed(rest, AS_SERVED)]
+        case "serve":
+            return ["serve", *_called(rest, IN_SERVING)]
         case "memory" if _cards(rest):
             return ["fit", *rest]
         case "compare" if len(_names(rest)) == 1 and _cards(rest):
@@ -206,6 +213,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     return words
 
 
+LISTED = r"[\w./:-]+(,[\w./:-]+)+"
+"""Models with commas between them."""
 PART = r"[A-Za-z][A-Za-z_-]+"
 """Name of a part of a model, and no formula."""
 OTHER = rf"{PART}|-.*"
@@ -249,7 +258,8 @@ def _is_run(words: Sequence[str]) -> bool:
     values = _values(words)
     share = re.fullmatch(r"[\d.]+%?", values.get("--mfu", ""), re.ASCII)
     tokens = "--tokens" in values
-    return bool(share) or "--price" in values or (tokens and ("--step-time" in values or _cards(words)))
+    more = "--step-time" in values or "--gpus" in values or _cards(words)
+    return bool(share) or "--price" in values or (tokens and "--mfu" not in words and more)
 
 
 SERVED_PHASES = ("decode", "prefill")
@@ -263,14 +273,28 @@ def _is_served(words: Sequence[str]) -> bool:
     return values.get("--phase") in SERVED_PHASES and "--gpu" in values and "--mfu" not in words
 
 
+IN_SERVING = {
+    **dict.fromkeys(("--seq", "--seq-len"), "--context"),
+    **dict.fromkeys(("--batch", "--batch-size"), "--concurrency"),
+}
+"""What ``serve`` calls the sizes of a workload."""
+
+
 def _renamed(words: Iterable[str], names: Mapping[str, str] = {}) -> Iterator[str]:
     """Return these words without the phase, options by other names."""
-    behind = ""
+    behind, kept = "", list[str]()
+    for word in words:
+        if word.partition("=")[0] != "--phase" and behind != "--phase":
+            kept.append(word)
+        behind = word
+    return _called(kept, names)
+
+
+def _called(words: Iterable[str], names: Mapping[str, str]) -> Iterator[str]:
+    """Return these words with options by other ``names``."""
     for word in words:
         name, equals, value = word.partition("=")
-        if name != "--phase" and behind != "--phase":
-            yield names.get(name, name) + equals + value
-        behind = word
+        yield names.get(name, name) + equals + value
 
 
 def _cards(words: Sequence[str]) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
-from tfcalc.analysis.check_reading import said_of
+from tfcalc.analysis.check_causes import NEVER
+from tfcalc.analysis.check_reading import BY_THUMB, said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
@@ -20,6 +21,7 @@ from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.core.notation import write
 from tfcalc.errors import TfcalcError, UsageError
 
 if TYPE_CHECKING:
@@ -44,24 +46,49 @@ def answer(settings: Settings) -> FormulaCheck:
         text = target
     if not text:
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
-    if "of" not in settings.given and (of := said_of(str(text))):
-        whole_step = {"phase": "train"} if str(text).strip().startswith("6") and of == "flops" else {}
-        settings = settings.with_values(of=of, **({} if "phase" in settings.given else whole_step))
+    of_a_run = "tokens" in settings.given
+    if "of" not in settings.given and (of := "flops" if of_a_run else said_of(str(text))):
+        settings = settings.with_values(of=of)
+    trains = of_a_run or (BY_THUMB.fullmatch(text) and text.strip().startswith("6"))  # 2ND are of a forward pass
+    if trains and settings.get("of") == "flops" and "phase" not in settings.given:
+        settings = settings.with_values(phase="train")
     if settings.get("of") == "time":
         settings.refuse(("batch_size",), "on growth", {})
     refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))
     found = _checked(settings)
+    if not found.correct:
+        found = _as_meant(settings) or found
     return replace(found, notes=(f"compared with {settings.get('target')}", *found.notes)) if alone else found
 
 
+def _as_meant(settings: Settings) -> FormulaCheck | None:
+    """The check of what else may be meant, where that is right: a cache without blocks, or what LoRA trains."""
+    if settings.get("serve") and "cache" not in settings.given:
+        of_tokens = _checked(settings.with_values(cache="dynamic"))
+        in_blocks = write(_checked(settings).right.top, letters=of_tokens.letters)
+        note = f"token by token, as --cache dynamic; in whole blocks, as vLLM stores it, it is {in_blocks}"
+        return replace(of_tokens, notes=(note, *of_tokens.notes)) if of_tokens.correct else None
+    if "lora" in settings.given and "of" not in settings.given:
+        trained = _checked(settings.with_values(of="trainable"))
+        return (
+            replace(trained, notes=("of what is trained: --of trainable", *trained.notes)) if trained.correct else None
+        )
+    return None
+
+
 def _with_part(settings: Settings) -> Settings:
-    """The settings of a formula alone: of the part that has it, or of the whole model."""
+    """The settings of a formula alone: of the part that has it, alone or beside others; or of the whole model."""
+    near: list[tuple[float, Settings]] = []
     for part in TARGETS:
         of_part = settings.with_values(target=part)
         with suppress(TfcalcError):
-            if _checked(of_part).correct:
+            found = _checked(of_part)
+            if found.correct:
                 return of_part
-    return settings.with_values(target="complete")
+            parts = found.missed if found.yours.top.free_symbols else ()  # numbers add up to any other by chance
+            if parts and all(cause.times == NEVER and not cause.is_all for cause in parts):
+                near.append((sum(cause.cost for cause in parts), of_part))
+    return min(near, key=lambda one: one[0])[1] if near else settings.with_values(target="complete")
 
 
 def _checked(settings: Settings) -> FormulaCheck:

@@ -23,6 +23,15 @@ MODELS = Option(
 )
 ONLY = Option("only_differences", ("--only-differences",), "leave out what is the same in all", switch=True, front=True)
 
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "does each fit on this GPU: served and fine-tuned, or as --train or --serve say: h100",
+    group="gpus",
+    front=True,
+    offers="gpus",
+)
+
 
 def answer(settings: Settings) -> Comparison:
     """The models side by side."""
@@ -32,6 +41,7 @@ def answer(settings: Settings) -> Comparison:
         *(operand(text, beside(settings, its)) for text, its in zip(texts, own, strict=True)),
         conventions=settings.conventions(),
         only_differences=settings.get("only_differences", False),
+        gpu=settings.get("gpu"),
     )
     refuse_unknown(found.table, found.operands, found.workloads, settings, own)
     return found
@@ -39,9 +49,10 @@ def answer(settings: Settings) -> Comparison:
 
 COMMAND = Command(
     answer,
-    (MODELS, *EACH, ONLY, *UNITS, *(option for option in SHOW if option.name != "formulas")),
+    (MODELS, *EACH, GPU, ONLY, *UNITS, *(option for option in SHOW if option.name != "formulas")),
     (
         "tfcalc compare llama-3-8b qwen3-8b",
+        "tfcalc compare llama-3.1-8b gemma-2-27b --gpu h100",
         "tfcalc compare llama-3-8b 'llama-3-8b --kv-heads 32' --only-differences",
         "tfcalc compare gpt2 gpt2-medium gpt2-large --train --format markdown",
         "tfcalc compare llama-3-8b 'llama-3-8b --qlora' --train --seq 4k",

@@ -138,7 +138,8 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     ]
     said = " ".join(found).split()
     of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
-    if not 0 < len(said) <= MOST_WORDS or said[0] in PARTS or (of_a_part and (said[0] in TARGETS or is_meant(said[0]))):
+    a_part = bool(said) and said[0] in PARTS and (len(said) == 1 or concept_of(" ".join(said)) is None)
+    if not 0 < len(said) <= MOST_WORDS or a_part or (of_a_part and (said[0] in TARGETS or is_meant(said[0]))):
         return None
     if (concept := concept_of(" ".join(said))) is not None:
         return NamedConcept(concept, len(found), "")

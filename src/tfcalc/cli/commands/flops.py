@@ -62,6 +62,9 @@ MACHINES = (
 
 def answer(settings: Settings) -> Answered:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
+    tokens = settings.given.get("tokens")
+    if tokens and tokens.source == FLAG:
+        settings.given.setdefault("phase", tokens._replace(value="train", short=tokens.words))
     if settings.get("phase") != "train":
         settings.forget(("tokens",))
     chosen = settings.choose(*(one.name for one in (TOKENS, MFU, COMPARE)))

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
-from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.units import parse_bytes
@@ -165,21 +163,6 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
     }
 
 
-def write(found: Memory, settings: Settings) -> None:
-    """Write the chart of a step, where a file of one is asked for; else as any other answer."""
-    if not settings.get("output"):
-        show(found, settings)
-        return
-    from tfcalc.cli.commands.charts import deliver_file, drawn_in_file  # drawing is rare here
-
-    if not drawn_in_file(settings):
-        show(found, settings)
-    elif isinstance(found, TrainingMemory):
-        deliver_file(found.chart, settings)
-    else:
-        raise UsageError(f"-o {settings.get('output')} draws a training step", "add --train, or name a .json file")
-
-
 def _code(answer: Answered) -> int:
     """1 where it does not fit, or may not; with --strict also where it fits tightly."""
     judge = getattr(answer, "judge", None)
@@ -201,6 +184,5 @@ COMMAND = Command(
         "tfcalc memory --dtype int4 --json",
     ),
     _code,
-    write,
     entries=entries,
 )

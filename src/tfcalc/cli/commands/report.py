@@ -5,9 +5,8 @@ A section of the page is a command line. What that answers is shown, drawn and o
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,18 +15,16 @@ from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.overview import as_typed
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UNITS, Option, of_fields
-from tfcalc.cli.output import deliver, show, style_of, write_file
+from tfcalc.cli.output import PAGES, show
+from tfcalc.cli.pages import HTML, assumptions, deliver_page, opened
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.render.page import page
-from tfcalc.render.page_markdown import page_markdown
-from tfcalc.report import BLOCKS, Entry
-from tfcalc.report.chart import Divided, Picture, Portion
-from tfcalc.report.declared import Answer, Key, Record, Told, records, text
+from tfcalc.report.chart import Picture
+from tfcalc.report.declared import Answer, Key, Record, Told, pictures_of, records, text
 from tfcalc.report.number import Opened
-from tfcalc.report.page import OpenedNumber, PageSection, WholePage
+from tfcalc.report.page import PageSection, WholePage
 from tfcalc.report.paths import numbers
 from tfcalc.report.sheet import Column, Sheet
 from tfcalc.units import short_tokens
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
 
 Keys = tuple[str, ...]
 
-HTML, MARKDOWN = ".html", ".md"
-ENDINGS = (HTML, MARKDOWN)
 SHORTEST, LONGEST = 1_024, 131_072
 """Tokens of the contexts of a cache: of the first, and of the longest where a model reads any number."""
 SEQUENCES = 8
@@ -88,23 +83,9 @@ class ReportPart(NamedTuple):
 # --- what is drawn
 
 
-def divided(answer: Any) -> Iterator[Picture]:
-    """The whole, divided down to its last parts; each has the colour of the block that it is in."""
-    names = {entry.path: ".".join((answer.command, *keys)) for keys, entry in answer.numbered()}
-
-    def portion(entry: Entry, kind: str) -> Portion:
-        kind = kind or (entry.kind if entry.kind in BLOCKS else "")
-        copies = f"{entry.counted} × " * (entry.counted > 1 and entry.kind == "layer")
-        parts = tuple(portion(part, kind) for part in entry.parts)
-        return Portion(f"{copies}{entry.name}", kind, entry.value, names[entry.path], parts)
-
-    if answer.root.value:
-        yield Divided(f"{answer.title}, divided down to the matrices", portion(answer.root, ""), answer.unit)
-
-
-def charted(answer: Any) -> Iterator[Picture]:
-    """The chart that the answer has."""
-    yield answer.chart()
+def drawn(answer: Any) -> Iterable[Picture]:
+    """What the answer draws itself."""
+    return pictures_of(answer)
 
 
 def beside_picture(answer: Any) -> Sheet:
@@ -127,12 +108,6 @@ def cards(overview: Overview) -> Sheet:
         quiet=None,
         notes=("with a change of options more may do: tfcalc fit MODEL says which",),
     )
-
-
-def curve_of_serving(answer: Any) -> Iterator[Picture]:
-    """Tokens per second over requests, of what fits and writes."""
-    if "curve" in answer.to_dict():
-        yield answer.chart()
 
 
 def on_one_gpu(settings: Settings) -> bool:
@@ -183,6 +158,7 @@ PARTS = (
         "Training over these GPUs",
         "plan {model} --gpu {gpu} --global-batch-size {sequences}",
         "Layouts of a training step over the GPUs that were named, the fastest first.",
+        pictures=drawn,
         takes=("seq_len",),
         asked=on_several_gpus,
     ),
@@ -192,7 +168,7 @@ PARTS = (
         f"params {{model}} {DEEPEST}",
         "Where they are: each row of the picture divides the one above, from the whole model down to its matrices.",
         always=True,
-        pictures=divided,
+        pictures=drawn,
         opens=lambda keys: keys[-1].endswith("params"),
     ),
     ReportPart(
@@ -202,7 +178,7 @@ PARTS = (
         "What a forward pass multiplies and adds, part by part.",
         always=True,
         takes=("batch_size", "seq_len"),
-        pictures=divided,
+        pictures=drawn,
         opens=lambda keys: keys[-1].endswith("flops"),
     ),
     ReportPart(
@@ -212,8 +188,8 @@ PARTS = (
         "Feed-forward networks grow with the length, attention with its square: where they cross is marked.",
         otherwise="plot {model}",
         takes=("batch_size",),
-        pictures=charted,
-        opens=lambda keys: keys[0] == "crossings",
+        pictures=drawn,
+        opens=lambda _: True,
     ),
     ReportPart(
         "memory",
@@ -221,7 +197,7 @@ PARTS = (
         "memory {model} --train --timeline",
         "Each phase at its highest moment, and what is live then.",
         takes=("batch_size", "seq_len", "recompute"),
-        pictures=charted,
+        pictures=drawn,
         opens=lambda keys: keys[-1].endswith("bytes"),
         laid_out=beside_picture,
     ),
@@ -230,7 +206,8 @@ PARTS = (
         "Cache over context",
         "sweep {model} --of cache --context {shortest}..{longest}:x2",
         "What one request keeps of the tokens that it has read.",
-        pictures=charted,
+        pictures=drawn,
+        opens=lambda _: True,
     ),
     ReportPart(
         "serve",
@@ -238,7 +215,7 @@ PARTS = (
         "serve {model} --gpu {gpu}{fewest} --curve",
         "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
         "The band has four of five runs of systems that the estimate had not seen.",
-        pictures=curve_of_serving,
+        pictures=drawn,
         opens=lambda _: True,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
     ),
@@ -381,8 +358,8 @@ class ModelReport(Answer):
         if made.error:
             return section._replace(missing=f"Left out: {made.error}")
         sheet, answer = part.laid_out(made.answer), made.answer
-        pictures, opened = tuple(part.pictures(answer)), tuple(_opened(answer, part.opens))
-        return section._replace(sheet=sheet, pictures=pictures, opened=opened)
+        told = opened(answer.command, answer, filter(part.opens, numbers(answer.to_dict())))
+        return section._replace(sheet=sheet, pictures=tuple(part.pictures(answer)), opened=tuple(told))
 
     def page(self) -> WholePage:
         """The report as a page."""
@@ -402,31 +379,6 @@ class ModelReport(Answer):
         )
 
 
-def _opened(answer: Any, opens: Callable[[Keys], bool]) -> Iterator[OpenedNumber]:
-    """The numbers of an answer of which the origin is told, each with its sheet."""
-    opened = Opened(answer)
-    for keys in numbers(answer.to_dict()):
-        if opens(keys):
-            yield OpenedNumber(".".join((answer.command, *keys)), opened.open(keys).sheet())
-
-
-def assumptions(sections: Iterable[PageSection]) -> PageSection:
-    """Assumptions of these sections in full, and what they do not count."""
-    rows: list[list[str | None]] = []
-    for one in sections:
-        if one.sheet is not None and one.sheet.columns:
-            told = [*one.sheet.assumes, *one.sheet.assumptions]
-            told += [f"not counted: {one.sheet.not_counted}"] * bool(one.sheet.not_counted)
-            rows += [[one.title if not place else None, line] for place, line in enumerate(dict.fromkeys(told))]
-    sheet = Sheet(
-        title=f"{len(rows)} assumptions and definitions",
-        columns=[Column("section", numeric=False), Column("what is assumed", numeric=False, folds=True)],
-        rows=rows,
-        quiet=None,
-    )
-    return PageSection("assumptions", "Assumptions", "What the answers above rest on, in full.", "", sheet)
-
-
 def answer(settings: Settings) -> ModelReport:
     """The report of the model."""
     gpu = settings.get("gpu")
@@ -437,21 +389,10 @@ def answer(settings: Settings) -> ModelReport:
 
 def write(found: ModelReport, settings: Settings) -> None:
     """Write the page that the name of the file asks for, or the answers as any other answer."""
-    target = str(settings.get("output", ""))
-    ending = next((each for each in ENDINGS if target.endswith(each)), "")
-    if not ending:
+    if str(settings.get("output", "")).endswith(PAGES):
+        deliver_page(found.page(), settings)
+    else:
         show(cast("Answered", found), settings)
-        return
-    settings.refuse(("format", "quiet"), f"with -o {target}", {})
-    settings.refuse(("ascii",), f"with -o {target}", {})
-    if ending == HTML:
-        deliver(page(found.page(), style_of(settings)), settings)
-        return
-    folder, name = os.path.split(target)
-    said = page_markdown(found.page(), style_of(settings), name.removesuffix(MARKDOWN))
-    for file, svg in said.files.items():
-        write_file(os.path.join(folder, file), svg.encode())
-    deliver(said.text, settings)
 
 
 COMMAND = Command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command, fit
-from tfcalc.cli.commands.plans import TRAINING, memory_plans
+from tfcalc.cli.commands.plans import SERVING, TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_STEPS, SHOW, STEP_TIME, Option
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
@@ -51,8 +51,14 @@ RATES = Option(
     "rates of your own runs, as calibrate writes them [default: those of published runs]",
     typed="--rates FILE",
 )
-
-
+WEIGHTS = tuple(
+    option._replace(
+        help="number format of the frozen weights, as --base-weights (adapters are implied), or of all, as --precision",
+        front=False,
+    )
+    for option in SERVING
+    if option.name == "weights"
+)
 OF_RUN = ("mfu", "rate", "step_time", "price", "rates")
 """What is told of a run of so many tokens alone."""
 
@@ -113,7 +119,7 @@ def share(text: str) -> float:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *SHOW),
+    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *WEIGHTS, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
