@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.answers.calibrate import Calibrated
 from tfcalc.catalog import from_config, load, names
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plan import BATCH, CHECKPOINTING, GPU, GPUS, MACHINE, PRECISION, SHARES, STACK, ZERO
+from tfcalc.cli.commands.plan import (
+    BATCH,
+    CHECKPOINTING,
+    GPU,
+    GPUS,
+    MACHINE,
+    PRECISION,
+    SHARES,
+    STACK,
+    ZERO,
+    tokens_of_batch,
+)
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL, MODEL_FIELDS, READ_AS, SHOW, Option, of_fields
 from tfcalc.cli.output import STANDARD_OUTPUT, deliver, show
@@ -149,7 +160,7 @@ def _said(settings: Settings) -> tuple[dict[str, Any], dict[str, str]]:
         if counted > 1:
             said.setdefault("n_gpus", counted)
     if tokens := settings.get("global_batch"):
-        said["global_batch"] = tokens / (said.get("seq") or 0) if said.get("seq") else None
+        said["global_batch"] = tokens_of_batch(tokens) / (said.get("seq") or 0) if said.get("seq") else None
         if said["global_batch"] is None:
             raise UsageError(f"--global-batch {tokens:g} tokens need a length", "add --seq 4k, or --global-batch-size")
     if nic := settings.get("nic"):

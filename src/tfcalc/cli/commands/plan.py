@@ -285,10 +285,10 @@ def _sequences(settings: Settings, length: int) -> int:
         raise UsageError(f"--global-batch-size {size} and --global-batch {tokens:g} both set the batch", "give one")
     if size is not None:
         return int(size)
-    return _evenly((USUAL_BATCH if tokens is None else _binary(tokens)) / length)
+    return _evenly((USUAL_BATCH if tokens is None else tokens_of_batch(tokens)) / length)
 
 
-def _binary(tokens: float) -> float:
+def tokens_of_batch(tokens: float) -> float:
     """Return 4 x 2²⁰ for 4M, as --seq 8k is 8,192: what is a power of two by millions is one by tokens."""
     millions = tokens / 10**6
     return millions * 2**20 if math.frexp(millions)[0] == 0.5 else tokens
@@ -314,7 +314,8 @@ def layout_of(text: str, called: str) -> WrittenLayout:
     words = re.sub(r"\s*=\s*", "=", text).replace(",", " ").split()
     for name, value in (pair for word in words for pair in _axis(word, text, called)):
         if said.setdefault(name, value) != value:
-            raise UsageError(f"{called} {quoted(text)} has two values of {name}", "give one of them")
+            apart = "; each layout in quotes of its own: --why 'tp=8 pp=4' 'tp=4 pp=8'" * (called == "--why")
+            raise UsageError(f"{called} {quoted(text)} has two values of {name}", f"give one of them{apart}")
     if not said:
         raise UsageError(f"{called} {quoted(text)} names no axis", EXAMPLE)
     dp = said.pop("dp", None)
