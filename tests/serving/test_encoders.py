@@ -41,11 +41,17 @@ def test_weights_and_one_reading_are_what_an_encoder_takes() -> None:
     assert several.to_dict()["conventions"]["cache"] == "none"  # type: ignore[index]
 
 
+def test_what_translates_decodes() -> None:
+    """MarianMTModel is a GenerationMixin: 6 layers keep keys and values of 512 tokens, and of as many of the source."""
+    found = memory(load("opus-mt-en-de"), serving=Serving(context=512))
+    assert found.kv_cache_bytes == 6 * 2 * 2 * 512 * 512 * 2
+
+
 def test_rerankers_are_served_and_what_reads_images_or_decodes_is_not() -> None:
     found = memory(HFModel(RERANKER), serving=Serving(context=8192))
     assert found.weights_bytes == pytest.approx(2 * 567_755_777, rel=1e-4)
     assert fits(load("bge-m3"), gpu="rtx-3060", serving=Serving()).fits
-    for name in ("clip-vit-base-patch16", "chatglm3-6b", "opus-mt-en-de", "vit-base-patch16-224"):
+    for name in ("clip-vit-base-patch16", "chatglm3-6b", "vit-base-patch16-224"):
         with pytest.raises(InvalidModel, match="does not generate text"):
             memory(load(name), serving=Serving())
     with pytest.raises(UsageError, match="--kv fp8 has no effect: bge-m3 keeps no cache"):
