@@ -30,9 +30,8 @@ from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import step_run, with_method
 from tfcalc.training.peaks import Peaks
-from tfcalc.training.precisions import PRODUCTS_ALONE
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, precision
 from tfcalc.units import short
 from tfcalc.workload import AUTO, Workload
 
@@ -59,6 +58,10 @@ SCORES = ("eager", "math")
 CAST, EXPANDED = 4 + 2, 0.5 + 0.0625 + 2
 """Bytes that a pass moves of a weight: autocast reads 32 bits and writes 16; expanding reads 4 bits and of 64 weights a
 scale of 32, and writes 16."""
+
+
+NO_PEAK = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
+"""What to do where a card's peak is not known."""
 
 
 class TrainQuestion(NamedTuple):
@@ -519,8 +522,7 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            no_peak = f"; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
-            share = ": --mfu 35% gives hours at that share" if one.floor else no_peak
+            share = ": --mfu 35% gives hours at that share" if one.floor else NO_PEAK
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))

@@ -83,8 +83,10 @@ def _overview(asked: list[str]) -> int:
             called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
             return _typer([called, *asked], called)
         return _typer(several, several[0])
-    if (called := _knowing(asked)) is not None:
-        return _typer(as_meant([called, *asked]), called)
+    knowing = _knowing(asked)
+    if knowing is not None:
+        meant = as_meant([knowing, *asked])
+        return _typer(meant, meant[0])
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
@@ -110,12 +112,17 @@ def _knowing(asked: Sequence[str]) -> str | None:
 
 def _has_all(name: str, asked: Sequence[str]) -> bool:
     """Return whether a command has all options of these words, or knows what others call them."""
-    from tfcalc.cli.app import words_for
-
     options = command(name).options
     flags = {part for option in options for flag in option.flags for part in flag.split("/")}
-    words = words_for([name, *asked], command(name))
+    words = _application().words_for([name, *asked], command(name))
     return all(word.partition("=")[0] in flags for word in words if word.startswith("--"))
+
+
+def _application() -> ModuleType:
+    """The typer application, which help and errors of files do without."""
+    from tfcalc.cli import app
+
+    return app
 
 
 OF_A_PLAN = ("--lora", "--qlora", "--train", "--serve", "--seq", "--batch")
@@ -158,19 +165,18 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application, other_names, words_for
-
+    app = _application()
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
         meant = command(called).meant(asked[1:]) if called else None
-        words = words_for(asked, meant)
+        words = app.words_for(asked, meant)
         name = f"tfcalc {called}" if called else "tfcalc"
-        code = application(called, meant, words)(words, prog_name=name, standalone_mode=False)
+        code = app.application(called, meant, words)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error, called, other_names()) from None
+        raise _usage(error, called, app.other_names()) from None
     return code if isinstance(code, int) else 0
 
 
