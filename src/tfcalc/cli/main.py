@@ -66,6 +66,8 @@ def _run(asked: list[str]) -> int:
     if named and not completes:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None
+    if not (completes or called) and asked[0].startswith("--") and _is_sized(asked):
+        return _typed_as(_knowing(asked) or OVERVIEW, asked)
     return _typer(asked, None if completes else called)
 
 
@@ -85,15 +87,26 @@ def _overview(asked: list[str]) -> int:
         return _typer(several, several[0])
     knowing = _knowing(asked)
     if knowing is not None:
-        meant = as_meant([knowing, *asked])
-        return _typer(meant, meant[0])
+        return _typed_as(knowing, asked)
     try:
-        return _typer([OVERVIEW, *asked], OVERVIEW)
+        return _typed_as(OVERVIEW, asked)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
 
 
-INSTEAD_OF_OVERVIEW = ("memory", "train", "serve", "flops", "params", "plan")
+def _typed_as(called: str, asked: Sequence[str]) -> int:
+    """Run the words of a line without a command as those of this one, or of what that stands for."""
+    meant = as_meant([called, *asked])
+    return _typer(meant, meant[0])
+
+
+def _is_sized(asked: Sequence[str]) -> bool:
+    """Return whether sizes are typed in the place of a model: ``tfcalc --d-model 512 --layers 6``."""
+    sizes = {flag for option in command("params").options if option.group == "model" for flag in option.flags}
+    return any(word.partition("=")[0] in sizes for word in asked)
+
+
+INSTEAD_OF_OVERVIEW = ("memory", "train", "serve", "params", "flops", "plan")
 """Commands that answer ``tfcalc MODEL`` where an option is typed that is none of the overview's."""
 
 
@@ -107,7 +120,8 @@ def _knowing(asked: Sequence[str]) -> str | None:
         return None
     if _has_all(OVERVIEW, asked):
         return None
-    return next((name for name in INSTEAD_OF_OVERVIEW if _has_all(name, asked)), None)
+    of_a_phase = any(word.startswith("--phase") for word in asked)
+    return next((name for name in ("flops",) * of_a_phase + INSTEAD_OF_OVERVIEW if _has_all(name, asked)), None)
 
 
 def _has_all(name: str, asked: Sequence[str]) -> bool:

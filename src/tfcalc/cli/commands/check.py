@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.check import check
+from tfcalc.analysis.check import FAR_FETCHED, check
 from tfcalc.analysis.check_reading import said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
@@ -73,13 +73,17 @@ def _as_meant(settings: Settings) -> FormulaCheck | None:
 
 
 def _with_part(settings: Settings) -> Settings:
-    """The settings of a formula alone: of the part that has it, or of the whole model."""
+    """The settings of a formula alone: of the part that has it, or lacks one thing of it; or of the whole model."""
+    near, least = "complete", FAR_FETCHED
     for part in TARGETS:
         of_part = settings.with_values(target=part)
         with suppress(TfcalcError):
-            if _checked(of_part).correct:
+            found = _checked(of_part)
+            if found.correct:
                 return of_part
-    return settings.with_values(target="complete")
+            if len(found.missed) == 1 and found.missed[0].cost < least:
+                near, least = part, found.missed[0].cost
+    return settings.with_values(target=near)
 
 
 def _checked(settings: Settings) -> FormulaCheck:
