@@ -426,3 +426,22 @@ def test_arrays_without_numpy_are_refused_with_what_to_install(name: str) -> Non
     code = f"import sys; sys.modules['numpy'] = None; import tfcalc; tfcalc.{name}(tfcalc.load('gpt2'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "Unavailable: numpy is not installed; pip install 'tfcalc[sweep]'" in done.stderr
+
+
+def test_answers_have_a_short_repr() -> None:
+    assert repr(tfcalc.params("gpt2")) == "<Params: 124M parameters (124,439,808)>"
+    assert repr(tfcalc.formula("mha")) == "<Formula: 4h² + 4h>"
+    for answer in (
+        tfcalc.train("gpt2", 10**9, gpu="h100"),
+        tfcalc.serve("gpt2", "h100"),
+        tfcalc.why(124439808, "gpt2"),
+    ):
+        first = str(answer).partition("\n")[0]
+        assert repr(answer) == f"<{type(answer).__name__}: {first}>"
+
+
+def test_a_design_takes_what_people_type() -> None:
+    typed, exact = tfcalc.design("125M", tokens="1B"), tfcalc.design(125_000_000, tokens=10**9)
+    assert typed.candidates == exact.candidates
+    assert tfcalc.design("3B", model="llama-3-8b").budget == 3 * 10**9
+    assert tfcalc.design("1GiB", "memory").budget == 2**30
