@@ -209,7 +209,7 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
 
 
 def _meaning_of(flag: str, called: str | None) -> str:
-    """What follows an option of a command, as its help says it."""
+    """The help of a command's option, which says what follows it."""
     options = command(called).options if called else ()
     return next((f"{flag}: {option.help}" for option in options if flag in option.flags), "see --help")
 

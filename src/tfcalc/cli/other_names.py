@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
     plainly: str = ""
 
     def value_of(self, option: str) -> str:
-        """What it sets this option to; empty where that is what follows it."""
+        """The value that it sets this option to; empty where that follows it."""
         return self.plainly if self.plainly and option != self.options[0] else self.value
 
 
