@@ -440,3 +440,22 @@ def test_a_notebook_shows_the_picture_of_an_answer() -> None:
     root = ElementTree.fromstring(base64.b64decode(image[2]))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "<img" not in tfcalc.fits("gpt2", "24GB", train=True)._repr_html_()  # a verdict is a line
+
+
+def test_answers_have_a_short_repr() -> None:
+    assert repr(tfcalc.params("gpt2")) == "<Params: 124M parameters (124,439,808)>"
+    assert repr(tfcalc.formula("mha")) == "<Formula: 4h² + 4h>"
+    for answer in (
+        tfcalc.train("gpt2", 10**9, gpu="h100"),
+        tfcalc.serve("gpt2", "h100"),
+        tfcalc.why(124439808, "gpt2"),
+    ):
+        first = str(answer).partition("\n")[0]
+        assert repr(answer) == f"<{type(answer).__name__}: {first}>"
+
+
+def test_a_design_takes_what_people_type() -> None:
+    typed, exact = tfcalc.design("125M", tokens="1B"), tfcalc.design(125_000_000, tokens=10**9)
+    assert typed.candidates == exact.candidates
+    assert tfcalc.design("3B", model="llama-3-8b").budget == 3 * 10**9
+    assert tfcalc.design("1GiB", "memory").budget == 2**30

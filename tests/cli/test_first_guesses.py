@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -289,3 +290,55 @@ def test_presets_are_found_by_a_word(tfcalc: Program) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "no preset has 'lamma-3' in its name; did you mean" in refused.stderr
     assert tfcalc("models", "llama", "--supported").returncode == 2
+
+
+NEAR = {
+    "explain 3h²+4h": "h² is W_O",
+    "explain 8h²+4h": "h is b_2",  # of 8h² + 5h
+    "explain 12h^2": "13h is the biases and norms",
+    "explain 24lbh² --of flops": "4l²bh is the attention scores",  # of 24lbh² + 4l²bh
+    "check complete 12879925248 mixtral-8x7b": "a token uses (active)",  # tests/oracle: mixtral's active parameters
+    # 2 + 32 layers × 9 tensors, and a head: 291, each with a counter of 4 bytes
+    "check optimizer 64242089984 llama-3-8b --train --precision bf16-master": "1,164 is the step counters",
+}
+
+
+@pytest.mark.parametrize("line", NEAR)
+def test_what_is_nearly_right_is_told_what_it_lacks(tfcalc: Program, line: str) -> None:
+    found = tfcalc(*line.split(), "-q")
+    assert (found.returncode, found.stderr) == (1, "")
+    assert NEAR[line] in found.stdout
+
+
+def test_a_cache_may_be_counted_token_by_token_and_lora_by_what_it_trains(tfcalc: Program) -> None:
+    """4nbgdc of the course (section 11); rank 8 beside W_Q and W_V: 32 layers × 8 × (4,096 + 4,096 + 4,096 + 1,024)."""
+    cache = tfcalc("check", "cache", "4nbgdc", "llama-3-8b", "--serve")
+    assert (cache.returncode, cache.stdout.splitlines()[0]) == (0, "yes: 4n·c·b·g·d")
+    assert "in whole blocks, as vLLM stores it" in cache.stdout
+    wrong = tfcalc("check", "cache", "4nbgc", "llama-3-8b", "--serve")
+    assert (wrong.returncode, wrong.stdout[:3]) == (1, "no:")
+    words = ("llama-3-8b", "--lora", "8", "--lora-targets", "q_proj,v_proj", "-q")
+    assert tfcalc("check", "complete", f"{32 * 8 * (3 * 4096 + 1024)}", *words).stdout.startswith("yes: 3,407,872")
+
+
+def test_sizes_alone_are_a_model(tfcalc: Program) -> None:
+    """As the help says; torch.nn.Transformer() has 44,140,544 parameters."""
+    assert tfcalc("--d-model", "512", "--layers", "6").stdout.startswith("44.1M parameters (44,140,544)")
+    assert tfcalc("--d-model", "512", "--train").stdout == tfcalc("memory", "--d-model", "512", "--train").stdout
+    assert tfcalc("--bogus", "512").returncode == 2
+
+
+def test_a_files_name_says_its_format(tfcalc: Program, tmp_path: Path) -> None:
+    for suffix, form in {"json": "json", "csv": "csv", "md": "markdown", "tex": "latex", "txt": "table"}.items():
+        place = tmp_path / f"answer.{suffix}"
+        assert tfcalc("params", "gpt2", "-o", str(place)).returncode == 0
+        explicit = tmp_path / "explicit"
+        assert tfcalc("params", "gpt2", "--format", form, "-o", str(explicit)).returncode == 0
+        assert place.read_text() == explicit.read_text()
+    typed = tmp_path / "typed.json"
+    assert tfcalc("params", "gpt2", "--format", "csv", "-o", str(typed)).returncode == 0
+    assert typed.read_text().startswith("component,")
+    refused = tfcalc("params", "gpt2", "-o", str(tmp_path / "answer.pdf"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "report MODEL -o page.html" in refused.stderr
+    assert not (tmp_path / "answer.pdf").exists()

@@ -84,6 +84,8 @@ FURTHER = (
     "plan gpt2 --gpu h100 --global-batch-size 64 --seq 64 --tokens 1B --budget-days 1 --zero 1",
     "compare gpt2 gpt2-medium --train --seq 64",
     "compare gpt2 gpt2-medium --serve --context 64",
+    "compare gpt2 gpt2-medium --seq 64 --gpu t4",
+    "compare gpt2 gpt2-medium --train --seq 64 --gpu t4",
     "compare gpt2 'gpt2 --layers 6' --only-differences",
     "diff gpt2 gpt2",
     "diff gpt2 'gpt2 --layers 6' --seq 64",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from tfcalc.report import Report
 
 
-def known(number: Callable[[], int], short: str) -> int | Unknown:
-    """The number, or why there is none, ``short`` and in full."""
+T = TypeVar("T")
+
+
+def known(number: Callable[[], T], short: str) -> T | Unknown:
+    """The number, or the word, or why there is none, ``short`` and in full."""
     try:
         return number()
     except InvalidModel as error:

@@ -19,7 +19,7 @@ from tfcalc.answers.params import Params
 from tfcalc.answers.question import Question
 from tfcalc.answers.serving_memory import ServingMemory
 from tfcalc.answers.training_memory import TrainingMemory
-from tfcalc.answers.verdict import memory_within
+from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.measure import stored
@@ -134,18 +134,18 @@ class ModelNumbers:
     @cached_property
     def on_card(self) -> Mapping[str, str]:
         """The verdicts on the card, by what is done there: by the plans, or where there are none as at a glance."""
-        plans = {"training": self.operand.training, "serving": self.operand.serving}
-        asked = {name: plan for name, plan in plans.items() if plan is not None}
+        step = {"workload": self.workload.replaced(phase="train"), "training": self.operand.training}
+        plans: dict[str, dict[str, Any]] = {"training": step, "serving": {"serving": self.operand.serving}}
+        asked = {name: words for name, words in plans.items() if words[name] is not None}
         if self.card is not None and not asked:
             return overview(self.model, gpu=self.card.card).on_card
-        found = {name: known(partial(self._verdict, name, plan), "not known") for name, plan in asked.items()}
+        found = {name: known(partial(self._verdict, words), "not known") for name, words in asked.items()}
         return {name: status for name, status in found.items() if not isinstance(status, Unknown)}
 
-    def _verdict(self, name: str, plan: Training | Serving) -> str:
-        run = self.workload.replaced(phase="train") if name == "training" else None
-        judge = memory_within(self.model, self.card, run, **{name: plan}).judge
-        assert judge is not None
-        return str(judge.status)
+    def _verdict(self, words: Mapping[str, Any]) -> str:
+        judge = memory_within(self.model, self.card, **words).judge
+        assert isinstance(judge, Fit)
+        return judge.status
 
     @cached_property
     def cache_per_token(self) -> int | Unknown:

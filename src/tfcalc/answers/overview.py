@@ -599,7 +599,8 @@ def overview(
     card = None if gpu is None else of_card(gpu, instead="")
     if card is not None and card.gpus > 1:
         raise UsageError(
-            f"{quoted(gpu)} are several GPUs", f"name one; tfcalc memory MODEL --train --gpu {gpu} takes them"
+            f"{quoted(gpu)} are several GPUs",
+            f"name one; tfcalc fit MODEL --gpu {gpu} --fsdp trains on them, tfcalc serve MODEL --gpu {gpu} serves",
         )
     return Overview(model, workload, asked, (conventions or Conventions()).units, card)
 

@@ -65,6 +65,10 @@ CAST, EXPANDED = 4 + 2, 0.5 + 0.0625 + 2
 scale of 32, and writes 16."""
 
 
+NO_PEAK = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
+"""What to do where a card's peak is not known."""
+
+
 class TrainQuestion(NamedTuple):
     """Question of a training run.
 
@@ -546,8 +550,7 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            no_peak = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
-            share = ": --mfu 35% gives hours at that share" if one.floor else no_peak
+            share = ": --mfu 35% gives hours at that share" if one.floor else NO_PEAK
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))

@@ -66,6 +66,8 @@ def _run(asked: list[str]) -> int:
     if named and not completes:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None
+    if not (completes or called) and asked[0].startswith("--") and _is_sized(asked):
+        return _typed_as(_knowing(asked) or OVERVIEW, asked)
     return _typer(asked, None if completes else called)
 
 
@@ -83,15 +85,28 @@ def _overview(asked: list[str]) -> int:
             called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
             return _typer([called, *asked], called)
         return _typer(several, several[0])
-    if (called := _knowing(asked)) is not None:
-        return _typer(as_meant([called, *asked]), called)
+    knowing = _knowing(asked)
+    if knowing is not None:
+        return _typed_as(knowing, asked)
     try:
-        return _typer([OVERVIEW, *asked], OVERVIEW)
+        return _typed_as(OVERVIEW, asked)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
 
 
-INSTEAD_OF_OVERVIEW = ("memory", "train", "serve", "flops", "params", "plan")
+def _typed_as(called: str, asked: Sequence[str]) -> int:
+    """Run the words of a line without a command as those of this one, or of what that stands for."""
+    meant = as_meant([called, *asked])
+    return _typer(meant, meant[0])
+
+
+def _is_sized(asked: Sequence[str]) -> bool:
+    """Return whether sizes are typed in the place of a model: ``tfcalc --d-model 512 --layers 6``."""
+    sizes = {flag for option in command("params").options if option.group == "model" for flag in option.flags}
+    return any(word.partition("=")[0] in sizes for word in asked)
+
+
+INSTEAD_OF_OVERVIEW = ("memory", "train", "serve", "params", "flops", "plan")
 """Commands that answer ``tfcalc MODEL`` where an option is typed that is none of the overview's."""
 
 
@@ -105,17 +120,23 @@ def _knowing(asked: Sequence[str]) -> str | None:
         return None
     if _has_all(OVERVIEW, asked):
         return None
-    return next((name for name in INSTEAD_OF_OVERVIEW if _has_all(name, asked)), None)
+    of_a_phase = any(word.startswith("--phase") for word in asked)
+    return next((name for name in ("flops",) * of_a_phase + INSTEAD_OF_OVERVIEW if _has_all(name, asked)), None)
 
 
 def _has_all(name: str, asked: Sequence[str]) -> bool:
     """Return whether a command has all options of these words, or knows what others call them."""
-    from tfcalc.cli.app import words_for
-
     options = command(name).options
     flags = {part for option in options for flag in option.flags for part in flag.split("/")}
-    words = words_for([name, *asked], command(name))
+    words = _application().words_for([name, *asked], command(name))
     return all(word.partition("=")[0] in flags for word in words if word.startswith("--"))
+
+
+def _application() -> ModuleType:
+    """The typer application, which help and errors of files do without."""
+    from tfcalc.cli import app
+
+    return app
 
 
 OF_A_PLAN = ("--lora", "--qlora", "--train", "--serve", "--seq", "--batch")
@@ -158,19 +179,18 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application, other_names, words_for
-
+    app = _application()
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
         meant = command(called).meant(asked[1:]) if called else None
-        words = words_for(asked, meant)
+        words = app.words_for(asked, meant)
         name = f"tfcalc {called}" if called else "tfcalc"
-        code = application(called, meant, words)(words, prog_name=name, standalone_mode=False)
+        code = app.application(called, meant, words)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error, called, other_names()) from None
+        raise _usage(error, called, app.other_names()) from None
     return code if isinstance(code, int) else 0
 
 
@@ -189,7 +209,7 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
 
 
 def _meaning_of(flag: str, called: str | None) -> str:
-    """What follows an option of a command, as its help says it."""
+    """The help of a command's option, which says what follows it."""
     options = command(called).options if called else ()
     return next((f"{flag}: {option.help}" for option in options if flag in option.flags), "see --help")
 

@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
     plainly: str = ""
 
     def value_of(self, option: str) -> str:
-        """What it sets this option to; empty where that is what follows it."""
+        """The value that it sets this option to; empty where that follows it."""
         return self.plainly if self.plainly and option != self.options[0] else self.value
 
 
@@ -68,7 +68,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--draft-model", "--speculative-draft-model-path"),
     },
     "TensorRT-LLM and TGI": {
-        **_as("--concurrency", "--max-batch-size", "--max-concurrent-requests"),
+        **_as("--concurrency", "--max-batch-size", "--max-batch", "--max-concurrent-requests"),
         **_as("--max-num-batched-tokens", "--max-num-tokens", "--max-batch-prefill-tokens"),
         **_as("--context", "--max-total-tokens"),
         **_as("--tp", "--num-shard"),
@@ -209,6 +209,12 @@ INSTEAD = {
     **dict.fromkeys(("--num-train-epochs", "--epochs", "--num-epochs"), "type --tokens N, those of all epochs"),
     **dict.fromkeys(("--samples", "--examples", "--dataset-size"), "type --tokens N: samples x tokens of each"),
     **dict.fromkeys(("--max-steps", "--train-iters"), STEPS),
+    **dict.fromkeys(
+        ("--verbose", "--detail", "--details", "--breakdown", "--by-layer"),
+        "--depth N has more rows, --assumptions all that it rests on",
+    ),
+    "--explain": "explain opens a number: tfcalc explain activations MODEL",
+    "--throughput": "tokens per second are in the answer of serve: leave it out",
     "--per-token": "it is a line of the answer, and --json's flops_per_token: leave it out",
     "--non-embedding": "explain non_embedding_params MODEL shows it",
     "--backward": "--train counts the backward pass, too",
