@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.conftest import Program
-from tfcalc.units import short, short_bytes
+from tfcalc.units import short, short_bytes, short_tokens
 
 PRESETS = (
     "llama-3-8b",
@@ -113,6 +113,7 @@ def number(answer: Any, keys: list[str]) -> int | float:
 def told(value: int | float) -> set[str]:
     """How a number may be written."""
     written = {f"{value:,}", short(value), short(value, billion="B"), short_bytes(value), f"{value:,.0f}"}
+    written.add(short_tokens(round(value)))
     written |= {f"{unit:,.2g} ms" for unit in (value,)} | {f"{value:,.0f} ms", f"{value / 1000:,.2g} s"}
     return written
 
@@ -283,6 +284,8 @@ def test_any_answer_is_written_as_a_page(tfcalc: Program, tmp_path: Path) -> Non
     assert len(text.encode()) < LARGEST
     assert f"tfcalc compare gpt2 'gpt2-medium --seq 512' --output {tmp_path / 'c.html'}" in read.text
     said = json.loads(read.data)
+    assert tfcalc("plot", "gpt2", "-o", str(tmp_path / "p.html")).stderr == ""
+    assert "<svg" in (tmp_path / "p.html").read_text(encoding="utf-8")
     assert said == json.loads(tfcalc("compare", "gpt2", "gpt2-medium --seq 512", "--json").stdout)
     assert [one["total_params"] for one in said["models"]] == [124_439_808, 354_823_168]
     assert read.links["compare.rows.total_params.values.0"] == ["124M"]

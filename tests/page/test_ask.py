@@ -198,3 +198,22 @@ def test_a_form_that_is_asked_for_is_shown_as_text() -> None:
     found = json.loads(page.typed("formula mha gpt2 --latex"))
     assert found["text"] == "4 h^{2} + 4 h\n"  # 4 matrices of h × h, and their biases
     assert not found["html"]
+
+
+def test_a_model_is_asked_about_after_words_that_are_no_question() -> None:
+    """Whoever types a sentence is told what is wrong with it, and goes on with a model."""
+    wrong = json.loads(page.typed("can llama 3 8b be fine-tuned on a 24 GB card?"))
+    assert wrong["exit"] > 1
+    assert json.loads(page.changed(json.dumps(wrong["words"]), "model", "gpt2"))["command"] == "tfcalc overview gpt2"
+
+
+def test_a_remedy_takes_the_place_of_what_it_replaces() -> None:
+    """LoRA of an 8B model does not fit into 24 GB as asked; the link to QLoRA asks for that alone."""
+    shown = json.loads(page.typed("fit llama-3-8b --gpu rtx-4090 --lora"))["html"]
+    assert 'href="#fit/llama-3-8b?gpu=rtx-4090&amp;qlora=16"' in shown
+
+
+def test_a_picture_opens_the_number_of_each_part() -> None:
+    shown = json.loads(page.typed("params gpt2"))["html"]
+    assert 'class="opens" href="#explain/params.components.transformer.wte.params/gpt2"' in shown.partition("<table")[0]
+    assert " style=" not in shown.partition("<table")[0]  # which the page's policy would ignore

@@ -20,6 +20,20 @@ TOP = Path(__file__).parents[2]
 PICTURES = TOP / "build" / "page"
 AXE = "axe-core@4.14.1"
 AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
+REPORTED = (
+    "llama-3-8b",
+    "gpt2",
+    "bert-base-uncased",
+    "t5-small",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "qwen3-30b-a3b",
+    "mamba2-780m",
+    "gemma-3-27b-it",
+    "whisper-small",
+    "vit-base-patch16-224",
+    "clip-vit-base-patch16",
+)
 LOADED = 120_000
 """Milliseconds that a busy machine may take to load the page."""
 ANSWERED = 60_000
@@ -94,6 +108,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from tools.page.__main__ import from_npm
+
+    folder = tmp_path_factory.mktemp("axe")
+    from_npm(AXE, AXE_HASH, ("axe.min.js",), folder)
+    return (folder / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
 def opened(browser: Any, base: str) -> Iterator[Opened]:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     found = Opened(context.new_page(), base)
@@ -163,16 +186,13 @@ def test_a_number_is_opened_by_the_keyboard_and_closed(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everyone_can_use_it(browser: Any, base: str, tmp_path: Path, scheme: str) -> None:
-    from tools.page.__main__ import from_npm
-
-    from_npm(AXE, AXE_HASH, ("axe.min.js",), tmp_path)
+def test_everyone_can_use_it(browser: Any, base: str, axe: str, scheme: str) -> None:
     context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
     found = Opened(context.new_page(), base)
     found.open("memory/gpt2?train&seq=256")
     found.page.click("#shown .verdict a")
     found.page.wait_for_selector("#opened .verdict", timeout=ANSWERED)
-    found.page.evaluate((tmp_path / "axe.min.js").read_text(encoding="utf-8"))
+    found.page.evaluate(axe)
     faults = found.page.evaluate("axe.run().then((done) => done.violations)")
     told = [(one["id"], one["nodes"][0]["html"]) for one in faults if one["impact"] in ("serious", "critical")]
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -210,4 +230,75 @@ def test_a_browser_without_webassembly_is_told_so(browser: Any, base: str) -> No
             break
         page.wait_for_timeout(50)
     assert "WebAssembly" in page.inner_text("#told")
+    context.close()
+
+
+@pytest.mark.parametrize("preset", REPORTED)
+def test_everyone_can_read_a_report(browser: Any, axe: str, tfcalc: Program, tmp_path: Path, preset: str) -> None:
+    """From a disk, on a wide page and on a narrow dark one; pictures of Llama-3-8B's are left to be looked at."""
+    assert tfcalc("report", preset, "-o", str(tmp_path / "r.html")).stderr == ""
+    for scheme, width in (("light", 1440), ("dark", 360)):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        requested: list[str] = []
+        page.on("request", lambda one, into=requested: into.append(one.url))
+        page.goto(f"file://{tmp_path / 'r.html'}")
+        page.evaluate(axe)
+        faults = page.evaluate("axe.run().then((done) => done.violations)")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in faults] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert len(requested) == 1
+        if preset == REPORTED[0]:
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            for size in (360, 768, 1440):
+                page.set_viewport_size({"width": size, "height": 900})
+                page.screenshot(path=PICTURES / f"report-{scheme}-{size}.png", full_page=True)
+        context.close()
+
+
+def test_a_report_is_read_by_the_keyboard(browser: Any, tfcalc: Program, tmp_path: Path) -> None:
+    """A number that is chosen by the keyboard opens where it comes from, which is closed before."""
+    assert tfcalc("report", "gpt2", "-o", str(tmp_path / "r.html")).stderr == ""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(f"file://{tmp_path / 'r.html'}")
+    origin = page.locator("[id='params.total_params']")
+    assert not origin.is_visible()
+    page.locator("a[href='#params.total_params']").first.focus()
+    page.keyboard.press("Enter")
+    origin.wait_for(state="visible")
+    assert "124,439,808" in origin.inner_text()  # GPT-2's parameters, by transformers
+    context.close()
+
+
+def test_the_page_is_used_by_the_keyboard_alone(browser: Any, base: str) -> None:
+    """From the top by Tab: each stop is seen, has a name, and the next tab of answers, a number and its way back."""
+    context = browser.new_context(viewport={"width": 360, "height": 800})
+    found = Opened(context.new_page(), base)
+    found.open("params/gpt2")
+    page = found.page
+    page.focus(".skip")
+    said = """() => { const e = document.activeElement, box = e.getBoundingClientRect();
+      const look = getComputedStyle(e);
+      return [e.tagName, (e.getAttribute('aria-label') || e.innerText || e.title || e.placeholder ||
+              (e.labels && e.labels[0] && e.labels[0].innerText) || e.textContent || '').trim(),
+              look.outlineStyle !== 'none' || look.boxShadow !== 'none' || e.tagName === 'svg'
+                || Boolean(e.closest('svg')), box.width > 0] }"""
+    stops = [page.evaluate(said)]
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(said))
+        if stops[-1][0] == "BODY":
+            break
+    names = [name for _, name, _, _ in stops]
+    assert "Skip to the answer" in names[0]
+    assert all(name for tag, name, _, _ in stops if tag != "BODY"), stops
+    assert all(seen and wide for tag, _, seen, wide in stops if tag != "BODY"), stops
+    assert {"FLOPs", "Paste a config", "124,439,808"} <= set(names)
+    before = found.answers
+    page.locator("#tabs a", has_text="FLOPs").focus()
+    page.keyboard.press("Enter")
+    found.wait(before)
+    assert page.input_value("#line").startswith("tfcalc flops gpt2")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     context.close()

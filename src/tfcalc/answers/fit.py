@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import TRAIN
 from tfcalc.answers.in_words import SERVE, in_words
+from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
@@ -15,7 +16,7 @@ from tfcalc.defaults import served_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Training
-from tfcalc.report.declared import Answer, Record, integer, records, text, texts
+from tfcalc.report.declared import Answer, Record, Told, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
@@ -86,6 +87,23 @@ class VerdictOnCard:
         """Bytes of the peak of what runs."""
         return self.judge.report.answer if self.remedy is None else self.remedy.total
 
+    @cached_property
+    def ran(self) -> tuple[Workload, Any]:
+        """The workload and the plan that run."""
+        run, plan = self.judge.case.run, self.judge.case.plan
+        if self.remedy is not None:
+            run, plan = self.remedy.change.applied(run), self.remedy.change.applied(plan)
+        return run, plan
+
+    @property
+    def memory(self) -> AskedNumber:
+        """The peak, in the answer to what memory this takes."""
+        run, plan = self.ran
+        model = self.judge.case.model
+        if isinstance(plan, Training):
+            return Question("memory", model, run, training=plan).number()
+        return Question("memory", model, serving=plan).number()
+
     @property
     def gpus(self) -> int:
         """GPUs in all."""
@@ -107,7 +125,7 @@ class VerdictKeys(Record):
     peak_bytes = integer(
         "bytes of the peak of what runs",
         lambda one: one.peak,
-        found("memory of what is asked, or changed"),
+        Told(lambda one: one.source.memory),
     )
 
 

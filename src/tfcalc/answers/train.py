@@ -111,14 +111,6 @@ class RunOnCard(VerdictOnCard):
         super().__init__(card, accelerator, within, grows=grows)
 
     @cached_property
-    def ran(self) -> tuple[Workload, Training]:
-        """The workload and the plan that run."""
-        run, plan = self.judge.case.run, self.judge.case.plan
-        if self.remedy is not None:
-            run, plan = self.remedy.change.applied(run), self.remedy.change.applied(plan)
-        return run, plan
-
-    @cached_property
     def resolved(self) -> tuple[Workload, Training]:
         """Run and plan, with all that was left open decided."""
         return self.peaks.resolved(*self.ran)
@@ -548,9 +540,14 @@ class Train(Answer):
         money = f", {money_in_words(hours * one.price.typical)}" if one.price else ""
         return f", {hours:,.3g} GPU hours{money}"
 
+    def _shares(self) -> Iterator[str]:
+        """Yield what gives hours where nothing is estimated."""
+        if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
+            yield "--mfu 35% (hours at that share of the peak)"
+
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            share = ": --mfu 35% gives hours at that share" if one.floor else NO_PEAK
+            share = "" if one.floor else NO_PEAK
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
@@ -603,7 +600,7 @@ class Train(Answer):
             notes=notes,
             assumes=(),
             not_counted="",
-            see_also=("--assumptions", "--json"),
+            see_also=(*self._shares(), "--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
 

@@ -234,7 +234,7 @@ SHOW = (
     Option(
         "output",
         ("--output", "-o"),
-        "write to this file instead; - is the standard output",
+        "write to this file: .html is a page, .svg a picture; - is the standard output",
         typed="-o FILE",
         group="output",
         front=True,

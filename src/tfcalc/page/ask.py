@@ -85,7 +85,9 @@ def changed(words: str, name: str, value: str | bool) -> str:
     """Answer the words (a list in JSON) with one option, the model or the part changed; as :func:`ask`."""
     before = links.parts(links.in_full(json.loads(words)))
     arguments = [option.name for option in links.options_of(before.words) if option.argument]
-    if name in arguments:
+    if name == "model" and name not in arguments:  # of words that are no question about one model
+        after = links.parts([links.OVERVIEW, str(value)])
+    elif name in arguments:
         after = forms.with_argument(before, name, str(value))
     else:
         after = before._replace(typed=tuple(links.changes(before, name, value)))

@@ -223,6 +223,19 @@ INSTEAD = (("lora", "qlora"), ("train", "serve"), ("lora", "serve"), ("qlora", "
 """Options of which one is meant: who chooses one of them leaves the others."""
 
 
+def with_options(asked: Asked, words: Sequence[str]) -> list[str]:
+    """The words of a question with these options in the place of those that they replace.
+
+    >>> with_options(parts(["fit", "gpt2", "--lora", "--seq", "8k"]), ["--qlora", "16"])
+    ['fit', 'gpt2', '--seq', '8k', '--qlora', '16']
+    """
+    for new in parts([asked.first, *words]).typed:
+        if new.option is None or new.flag != new.option.flags[0].split("/")[0]:
+            return [*asked.words, *words]
+        asked = asked._replace(typed=tuple(changes(asked, new.option.name, new.value or True)))
+    return asked.words
+
+
 def _typed(option: Option, value: str | bool) -> Typed | None:
     """The option as it is typed with this value; None where it is left out."""
     flag = option.flags[0].split("/")[0]

@@ -9,7 +9,7 @@ from html import escape
 from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
-from tfcalc.page.links import Asked, in_full, link_of, parts
+from tfcalc.page.links import Asked, in_full, link_of, parts, with_options
 from tfcalc.printable import printable
 from tfcalc.render import shown as printed
 from tfcalc.render.picture import figure
@@ -124,7 +124,7 @@ def _linked(cell: Cell, row: Sequence[Cell], words: Sequence[str], said: Mapping
         return None
     first = cell.split(maxsplit=1)[0]
     if cell.startswith("--"):
-        return link_of([*asked.words, *cell.split()])
+        return link_of(with_options(asked, cell.split()))
     if first in COMMANDS and said.get("command") == "overview":
         commands = said.get("commands")
         name, *options = cell.split()
@@ -155,7 +155,7 @@ def _below(sheet: Sheet, style: Style, words: Sequence[str]) -> Iterator[str]:
     notes = sheet._replace(see_also=()).below(style)
     if notes:
         yield '<ul class="notes">' + "".join(f"<li>{_with_commands(note)}</li>" for note in notes) + "</ul>"
-    further = [each for each in sheet.see_also if not _is_of_output(each)]
+    further = [each for each in sheet.see_also if not (_is_of_output(each) or "COMMAND" in each)]
     if further:
         links = "".join(f"<li>{_see_also(each, asked)}</li>" for each in further)
         yield f'<ul class="further" aria-label="See also">{links}</ul>'
@@ -169,14 +169,14 @@ def _is_of_output(each: str) -> bool:
 def _see_also(each: str, asked: Asked) -> str:
     """``--gpu h100 (does it fit?)`` as a link: the same question with this option; a command as the question it is."""
     line = each.partition(" (")[0]
-    if "NAME" in line or "COMMAND" in line or "…" in line or "FILE" in line:
+    if "NAME" in line or "…" in line or "FILE" in line:
         return _text(each)
     try:
         typed = shlex.split(line)
     except ValueError:
         return _text(each)
     if line.startswith("-"):
-        return _link(link_of([*asked.words, *typed]), _text(each), "asks")
+        return _link(link_of(with_options(asked, typed)), _text(each), "asks")
     if typed[:1] == ["tfcalc"]:
         return _link(link_of(typed[1:]), _text(each), "asks")
     return _text(each)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.options import Option
-from tfcalc.cli.output import deliver, style_of
+from tfcalc.cli.output import PAGES, deliver, style_of
 from tfcalc.errors import UsageError
 from tfcalc.render.chart import render
 from tfcalc.render.drawing import ENDINGS, drawing
@@ -40,7 +40,8 @@ def deliver_chart(chart: Callable[[], Chart], settings: Settings, *, always: boo
     """Write the chart where one is asked for; whether it was."""
     if deliver_file(chart, settings):
         return True
-    if not (settings.get("chart") or always):
+    on_page = str(settings.get("output", "")).endswith(PAGES)
+    if not (settings.get("chart") or always) or (on_page and not settings.get("chart")):
         return False
     if settings.get("format", "table") != "table" or settings.get("quiet"):
         raise UsageError("--chart is for a terminal, or a text file", "leave --format and -q out, or --chart")
