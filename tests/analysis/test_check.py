@@ -307,7 +307,7 @@ def test_parts_that_are_missing_together_are_named(text: str, told: str, parts: 
         (("mha", "(a+b+h)^(9^9)"), "the exponent is no whole number from -16 to 16"),
         (("core", "168.4MiB", "--of", "params"), "'168.4MiB' is in bytes, not in parameters; add --of memory"),
         (("complete", "44140544"), "vocabulary is not; give it (--vocab-size 32000)"),
-        (("core", "12h", "--tokens", "1B", "--phase", "forward"), "1,000,000,000 tokens is made of the FLOPs of training"),
+        (("core", "12h", "--tokens", "1B", "--phase", "forward"), "1,000,000,000 tokens is made of the FLOPs of"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(tfcalc: Program, words: tuple[str, ...], fact: str) -> None:
