@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc import __version__
 from tfcalc.cli.app import taken_by
+from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
 from tfcalc.errors import TfcalcError
 from tfcalc.page import forms, links, shown
@@ -86,7 +87,7 @@ def changed(words: str, name: str, value: str | bool) -> str:
     before = links.parts(links.in_full(json.loads(words)))
     arguments = [option.name for option in links.options_of(before.words) if option.argument]
     if name == "model" and name not in arguments:  # of words that are no question about one model
-        after = links.parts([links.OVERVIEW, str(value)])
+        after = links.parts([OVERVIEW, str(value)])
     elif name in arguments:
         after = forms.with_argument(before, name, str(value))
     else:
