@@ -338,7 +338,7 @@ class Plan(OneLayout):
         )
 
     def pictures(self) -> tuple[Bars, ...]:
-        """Where the seconds of the listed layouts go."""
+        """Seconds of the listed layouts, by what they go to."""
         timed = [(one.layout.words, one.source.one.parts._asdict()) for one in self.layouts]
         longest = max((float(sum(parts.values())) for _, parts in timed), default=0.0)
         if not longest:

@@ -196,7 +196,7 @@ class BudgetReport(BudgetAnswer):
         return Counter(check.status for check in self.limits)
 
     def pictures(self) -> tuple[Bars, ...]:
-        """How much of each upper limit is used, as far as it is an amount."""
+        """Share of each upper limit that is used, as far as it is an amount."""
         held = [
             (one, one.value / one.limit.value)
             for one in self.limits

@@ -37,7 +37,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
 
 
 def in_notebook(sheet: Sheet, pictures: Sequence[Picture], style: Style) -> str:
-    """What a notebook shows: the pictures as images, which no style of the notebook changes, above the table."""
+    """HTML for a notebook: the pictures as images, which no style of it changes, above the table."""
     drawn = [
         _renderer("picture", "image")(cast("Picture", shown(each)), f"picture-{place}")
         for place, each in enumerate(pictures)

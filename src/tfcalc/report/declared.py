@@ -359,7 +359,7 @@ class WithSheet:
         raise NotImplementedError
 
     def pictures(self) -> Sequence[Picture]:
-        """What is drawn above the table on a page and in a notebook: curves, bars, a whole divided into its parts."""
+        """Pictures above the table on a page and in a notebook: curves, bars, a whole divided into its parts."""
         return ()
 
     def to_frame(self, library: str = "") -> Any:
@@ -391,7 +391,7 @@ class WithSheet:
 
 
 def pictures_of(answer: object) -> Sequence[Picture]:
-    """What is drawn of an answer; nothing of what has no pictures."""
+    """Pictures of an answer; none of one without any."""
     return answer.pictures() if isinstance(answer, WithSheet) else ()
 
 

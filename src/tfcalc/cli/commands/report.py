@@ -84,7 +84,7 @@ class ReportPart(NamedTuple):
 
 
 def drawn(answer: Any) -> Iterable[Picture]:
-    """What the answer draws itself."""
+    """Pictures of the answer's own."""
     return pictures_of(answer)
 
 
