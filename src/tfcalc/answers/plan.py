@@ -114,7 +114,7 @@ class NearBatch(NamedTuple):
 class NearBatchKeys(Record):
     """A batch nearby that more copies of the model can share."""
 
-    global_batch_size = integer(
+    sequences = integer(
         "sequences of a step, of all GPUs",
         lambda near: near.sequences,
         found("the nearest multiple of the copies that share it"),
@@ -389,7 +389,7 @@ class Plan(OneLayout):
         if self.evener is not None:
             near, faster = self.near_batch, f"{self.near_batch.faster:.0%}".replace("%", " %")
             few = f"{self.global_batch_size:,} sequences are shared by few numbers of copies, and cost time"
-            many = f"{near.global_batch_size:,}, which up to {near.copies:,} could share, are {faster} faster a token"
+            many = f"{near.sequences:,}, which up to {near.copies:,} could share, are {faster} faster a token"
             yield f"{few}: {many}, as {near.fastest.layout.words}"
         step = self.one.seconds
         shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
