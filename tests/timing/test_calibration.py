@@ -114,7 +114,7 @@ def runs_of_vtrain() -> list[MeasuredRun]:
 
 @pytest.mark.parametrize(("some", "most"), [(slice(None, 109), 0.1), (slice(109, None), 0.09)])
 def test_vtrains_steps(some: slice, most: float) -> None:
-    """1,549 steps on A100s that nothing was fitted to but the least that a pass takes (arXiv 2312.12391).
+    """Steps on A100s of which the least that a pass takes was learned, and the stack chosen (arXiv 2312.12391).
 
     vTrain, which measures each kernel on the GPU first, is 14.73 % off those on several nodes and 8.37 % off those on
     one, by its paper.

@@ -44,7 +44,7 @@ def test_the_band_has_nine_of_ten(errors: dict[str, list[float]]) -> None:
 
 
 def test_steps_of_dpo() -> None:
-    """Five steps of TRL 1.16 on an H100, to which nothing was fitted: each within 15 %, and in the wider band."""
+    """Five steps of TRL 1.16 on an H100, by which the way to count the reference was chosen: each within 15 %."""
     lines = (ROOT / "tests" / "oracle" / "memory" / "h100-preference.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row["method"] == "dpo"]
     for row in rows:

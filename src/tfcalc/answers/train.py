@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PASSES = {
     DPO: "floor and estimate have the reference model's pass, where it is in the run; five steps of TRL 1.16 on an "
-    "H100, to which nothing was fitted, were within 15 %",
+    "H100, by which this way of counting it was chosen, were within 15 %",
     GRPO: "the floor has the passes that score them, and those that write completions on the same GPUs",
     PPO: "the floor has both models that are trained, and no passes that write and score completions",
 }
