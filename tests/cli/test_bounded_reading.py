@@ -236,6 +236,14 @@ def test_a_long_word_is_looked_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["\t" * 7_000, "6 " + " " * 7_000, " " * 3_000 + "*" + " " * 3_000], ids=["tabs", "6", "*"]
+)
+def test_space_in_a_formula_is_read_in_one_pass(tmp_path: Path, text: str) -> None:
+    """Where each blank might end one of three runs of blanks, 5,000 tabs took three minutes."""
+    assert run(tmp_path, "check", "mha", text).returncode == 2
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "1x a" + " " * 1_000_000 + "b",

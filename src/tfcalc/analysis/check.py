@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, by_chance, causes_of, proportion
 from tfcalc.analysis.check_reading import (
-    BY_THUMB,
     NOTHING,
     RightForm,
     RuleLetters,
+    by_thumb,
     number_in,
     of_number,
     rounded_from,
@@ -375,7 +375,7 @@ def check(
     >>> print(check("mha", "3h² + 4h").verdict())
     no: 4h² + 4h is h² more; h² is W_O
     """
-    if of != "flops" and BY_THUMB.fullmatch(text) and not letters:
+    if of != "flops" and by_thumb(text) and not letters:
         raise UsageError(f"{quoted(text)} is of FLOPs, with N parameters and D tokens", "add --of flops")
     model = Transformer() if model is None else model_of(model)
     run = asked_run(model, workload) if hasattr(model, "tree") else workload

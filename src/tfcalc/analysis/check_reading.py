@@ -59,7 +59,17 @@ def number_in(text: str, of: str, letters: Collection[str]) -> WrittenNumber | N
     return number
 
 
-BY_THUMB = re.compile(r"\s*[26]?\s*[*·]?\s*N\s*[*·]?\s*D\s*")
+BY_THUMB = re.compile(r"([26]?)[*·]?N[*·]?D")
+
+
+def by_thumb(text: str) -> str:
+    """The factor of a rule of thumb, 6 of ``6 N D``; "1" where it has none, and "" of any other text.
+
+    >>> by_thumb(" 6 * N D "), by_thumb("ND"), by_thumb("4h")
+    ('6', '1', '')
+    """
+    found = BY_THUMB.fullmatch("".join(text.split()))  # in one pass, however much space there is
+    return (found[1] or "1") if found else ""
 
 
 def said_of(text: str) -> str:
@@ -68,7 +78,7 @@ def said_of(text: str) -> str:
     >>> said_of("6ND"), said_of("168.4MiB"), said_of("4h")
     ('flops', 'memory', '')
     """
-    if BY_THUMB.fullmatch(text):
+    if by_thumb(text):
         return "flops"
     try:
         unit = given.read(text).unit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
 from tfcalc.analysis.check_causes import NEVER
-from tfcalc.analysis.check_reading import BY_THUMB, said_of
+from tfcalc.analysis.check_reading import by_thumb, said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
@@ -49,7 +49,7 @@ def answer(settings: Settings) -> FormulaCheck:
     of_a_run = "tokens" in settings.given
     if "of" not in settings.given and (of := "flops" if of_a_run else said_of(str(text))):
         settings = settings.with_values(of=of)
-    trains = of_a_run or (BY_THUMB.fullmatch(text) and text.strip().startswith("6"))  # 2ND are of a forward pass
+    trains = of_a_run or by_thumb(text) == "6"  # 2ND are of a forward pass
     if trains and settings.get("of") == "flops" and "phase" not in settings.given:
         settings = settings.with_values(phase="train")
     if settings.get("of") == "time":
