@@ -309,8 +309,8 @@ def test_a_served_model() -> None:
     found = tfcalc.serve(model, "2xh100", 2000, 500, 64, ttft=1.0, tpot=0.05, price=2.0, plan=tfcalc.Serving(kv="fp8"))
     assert found.deployment.tp == 2
     assert (
-        found.exact.cache_bytes_per_request == 2500 * 32 * 8 * 128
-    )  # layers, half of 2 x 8 heads, their width, 1 byte
+        found.exact.cache_bytes_per_request == 157 * 16 * 32 * 8 * 128
+    )  # blocks of 16 for 2,500 tokens, layers, half of 2 x 8 heads, their width, 1 byte
     assert found.slo.largest_concurrency >= 64
     assert found.estimate is not None
     assert found.floor.tpot_ms <= found.estimate.tpot_ms.low

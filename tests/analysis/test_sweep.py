@@ -107,7 +107,7 @@ def test_caches_are_those_of_single_answers(name: str) -> None:
         run, one = resolve_serving(model, Workload(), point)
         tree = model.tree(at_work(run, one))
         block = value_of(one.block)
-        held = cache(tree, how=one.cache, format=cache_format(one.kv), longest=one.context, block_size=block)
+        held = cache(tree, how=one.cache, format=cache_format(one.kv), longest=one.context, block=block)
         assert found == held.total(bytes_held), point
     for found, point in zip(swept[:3], points, strict=False):
         assert found == tfcalc.memory(model, serving=point).totals["kv_cache_bytes"], point

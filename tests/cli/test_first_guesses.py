@@ -329,7 +329,7 @@ def test_sizes_alone_are_a_model(tfcalc: Program) -> None:
 
 
 def test_a_files_name_says_its_format(tfcalc: Program, tmp_path: Path) -> None:
-    for suffix, form in {"json": "json", "csv": "csv", "md": "markdown", "tex": "latex", "txt": "table"}.items():
+    for suffix, form in {"json": "json", "csv": "csv", "tex": "latex", "txt": "table"}.items():
         place = tmp_path / f"answer.{suffix}"
         assert tfcalc("params", "gpt2", "-o", str(place)).returncode == 0
         explicit = tmp_path / "explicit"

@@ -12,7 +12,6 @@ from tfcalc.units import parse_amount
 
 MFU = ["--mfu", "--tokens-per-second", "9", "--gpu", "h100"]
 CASES = {
-    "tokens without train": (["--tokens", "3B"], "3,000,000,000", "--train"),
     "no tokens": (["--train", "--tokens", "0"], "0", "at least 1"),
     "negative tokens": (["--train", "--tokens", "-5"], "-5", "at least 1"),
     "a half token": (["--train", "--tokens", "1.5"], "1.5", "1 and 2"),

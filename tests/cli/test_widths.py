@@ -90,7 +90,8 @@ def test_help_is_as_wide_as_the_terminal(tfcalc: Program, width: str) -> None:
     for words in ([], ["-h", "all"], ["memory", "-h", "all"], ["memory", "-h"]):
         lines = tfcalc(*words, env={"COLUMNS": width}).stdout.splitlines()
         too_wide = [line for line in lines if len(line) > int(width)]
-        assert all(line.lstrip().startswith(("tfcalc ", "1   a negative")) for line in too_wide), "but commands"
+        of_words = [line for line in too_wide if len(line.split()) > 1]  # a value may be longer than its column
+        assert all(line.lstrip().startswith(("tfcalc ", "1   a negative")) for line in of_words), "but commands"
         assert not too_wide or width == "60"
 
 

@@ -162,16 +162,21 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     alone = {flag: option for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}
     words, found = _paired(words, pairs) if pairs else words, list[str]()
-    for word, following in zip_longest(words, words[1:], fillvalue=""):
+    for word, following in zip_longest(words, words[1:]):
         found.append(word)
-        if word in alone and not _is_value(following, alone[word]):
+        if word in alone and not is_value(following, alone[word]):
             found.append(alone[word].alone)
     return found
 
 
-def _is_value(word: str, option: Option) -> bool:
-    """Return whether a word behind an option is its value: a number, or of one with words anything but an option."""
-    return word[:1].isdigit() if option.number else bool(word) and not word.startswith("-")
+def is_value(word: str | None, option: Option) -> bool:
+    """Return whether a word behind an option is its value: a number, or of one with words anything but an option.
+
+    An empty text is a value, too, which the option refuses; None is no word.
+    """
+    if word is None:
+        return False
+    return not word or word[0].isdigit() if option.number else not word.startswith("-")
 
 
 def other_names() -> ModuleType:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from tfcalc.cli.app import is_value
 from tfcalc.cli.commands import COMMANDS, OVERVIEW, as_meant, command, compared
 from tfcalc.cli.options import VERSUS, Option
 from tfcalc.errors import TfcalcError, UsageError
@@ -125,7 +126,7 @@ def _takes(option: Option | None, rest: Sequence[str]) -> bool:
     if option is not None and option.switch:
         return False
     if option is not None and option.alone:
-        return bool(rest) and rest[0][:1].isdigit()
+        return is_value(next(iter(rest), None), option)
     return bool(rest) and (option is not None or not _is_flag(rest[0]))
 
 

@@ -58,7 +58,7 @@ class Concept(NamedTuple):
         """Place in the course: the page, and the anchor of its heading.
 
         >>> known()["6nd"].link
-        'formulas.md#training-runs-and-6nd'
+        'formulas.md#8-the-training-step'
         """
         return f"{COURSE}#{anchor(self.course)}"
 

@@ -193,7 +193,7 @@ def cache(
     how: str = DYNAMIC,
     format: str | CacheFormat = "bf16",
     longest: Num | None = None,
-    block_size: int = BLOCK,
+    block: int = BLOCK,
 ) -> Component:
     """Caches of a tree that decodes, ``Workload(phase="decode", batch_size=b, cached=c)``, as a tree of tensors.
 
@@ -208,7 +208,7 @@ def cache(
     if how not in ALLOCATIONS:
         raise InvalidModel(f"cache {how!r} is not known", nearest(how, ALLOCATIONS))
     stored = cache_format(format) if isinstance(format, str) else format
-    return held(mixers(tree), Allocation(how, longest, block_size), stored)
+    return held(mixers(tree), Allocation(how, longest, block), stored)
 
 
 def held(found: Iterable[Mixer], room: Allocation, stored: CacheFormat) -> Component:

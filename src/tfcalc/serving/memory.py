@@ -270,7 +270,7 @@ def served_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) 
 
 def _cache(tree: Component, requests: Workload, plan: Serving) -> Component:
     longest = requests.size("cached")
-    return cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=longest, block_size=value_of(plan.block))
+    return cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=longest, block=value_of(plan.block))
 
 
 def _stepping(requests: Workload) -> Workload:

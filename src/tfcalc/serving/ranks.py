@@ -83,7 +83,7 @@ class ServingRank(NamedTuple):
         """The cache of all requests of its group, as a tree of tensors."""
         longest = self.plan.context or 0
         how, block = self.plan.cache, value_of(self.plan.block)
-        return cache(self.tree, how=how, format=cache_format(self.plan.kv), longest=longest, block_size=block)
+        return cache(self.tree, how=how, format=cache_format(self.plan.kv), longest=longest, block=block)
 
     @property
     def cache_bytes_per_token(self) -> Num:

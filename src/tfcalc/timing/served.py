@@ -282,7 +282,7 @@ class ServedModel:
         """Bytes of that cache on all stages, on one GPU of each: in whole blocks, where the engine has some."""
         rules, longest = self.rules, self.load.longest
         tree = self.traffic.decoded(1, longest)
-        found = cache(tree, how=rules.cache, format=self.plan.kv, longest=longest, block_size=rules.block)
+        found = cache(tree, how=rules.cache, format=self.plan.kv, longest=longest, block=rules.block)
         return whole(found.total(bytes_held))
 
     @cached_property

@@ -77,8 +77,8 @@ def _as_meant(settings: Settings) -> FormulaCheck | None:
 
 
 def _with_part(settings: Settings) -> Settings:
-    """The settings of a formula alone: of the part that has it, alone or beside others; or of the whole model."""
-    near: list[tuple[float, Settings]] = []
+    """The settings of a formula alone: of the part that has it, or lacks the fewest others; or of the whole model."""
+    near: list[tuple[int, float, Settings]] = []
     for part in TARGETS:
         of_part = settings.with_values(target=part)
         with suppress(TfcalcError):
@@ -87,8 +87,8 @@ def _with_part(settings: Settings) -> Settings:
                 return of_part
             parts = found.missed if found.yours.top.free_symbols else ()  # numbers add up to any other by chance
             if parts and all(cause.times == NEVER and not cause.is_all for cause in parts):
-                near.append((sum(cause.cost for cause in parts), of_part))
-    return min(near, key=lambda one: one[0])[1] if near else settings.with_values(target="complete")
+                near.append((len(parts), sum(cause.cost for cause in parts), of_part))
+    return min(near, key=lambda one: one[:2])[2] if near else settings.with_values(target="complete")
 
 
 def _checked(settings: Settings) -> FormulaCheck:
