@@ -74,6 +74,8 @@ FURTHER = (
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --why 'pp2 hsdp2' pp2",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why-not tp=8",
     "plan llama-3-8b --gpu 64xh100 --global-batch-size 63 --seq 64 --tp 8 --states bf16-master-bf16-moments",
+    "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 15 --seq 64 --stack fsdp --pp 2",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 15 --seq 64 --recompute-modules core_attn",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --recompute-modules core_attn,mlp --pareto",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --recompute-modules core_attn --why pp2 dp8",
     "plan llama-3-8b --gpu 8xh100 --global-batch-size 64 --seq 8k --recompute-modules core_attn --why-not b=2",
