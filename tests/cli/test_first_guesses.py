@@ -340,5 +340,5 @@ def test_a_files_name_says_its_format(tfcalc: Program, tmp_path: Path) -> None:
     assert typed.read_text().startswith("component,")
     refused = tfcalc("params", "gpt2", "-o", str(tmp_path / "answer.pdf"))
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "report MODEL -o page.html" in refused.stderr
+    assert "end it in .csv, .html, .json" in refused.stderr
     assert not (tmp_path / "answer.pdf").exists()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_report import PRESETS
 from tests.conftest import Program
 from tfcalc.cli.local_server import local_server
 
@@ -20,20 +21,6 @@ TOP = Path(__file__).parents[2]
 PICTURES = TOP / "build" / "page"
 AXE = "axe-core@4.14.1"
 AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
-REPORTED = (
-    "llama-3-8b",
-    "gpt2",
-    "bert-base-uncased",
-    "t5-small",
-    "mixtral-8x7b",
-    "deepseek-v3",
-    "qwen3-30b-a3b",
-    "mamba2-780m",
-    "gemma-3-27b-it",
-    "whisper-small",
-    "vit-base-patch16-224",
-    "clip-vit-base-patch16",
-)
 LOADED = 120_000
 """Milliseconds that a busy machine may take to load the page."""
 ANSWERED = 60_000
@@ -233,7 +220,7 @@ def test_a_browser_without_webassembly_is_told_so(browser: Any, base: str) -> No
     context.close()
 
 
-@pytest.mark.parametrize("preset", REPORTED)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_everyone_can_read_a_report(browser: Any, axe: str, tfcalc: Program, tmp_path: Path, preset: str) -> None:
     """From a disk, on a wide page and on a narrow dark one; pictures of Llama-3-8B's are left to be looked at."""
     assert tfcalc("report", preset, "-o", str(tmp_path / "r.html")).stderr == ""
@@ -248,7 +235,7 @@ def test_everyone_can_read_a_report(browser: Any, axe: str, tfcalc: Program, tmp
         assert [(one["id"], one["nodes"][0]["html"]) for one in faults] == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert len(requested) == 1
-        if preset == REPORTED[0]:
+        if preset == PRESETS[0]:
             PICTURES.mkdir(parents=True, exist_ok=True)
             for size in (360, 768, 1440):
                 page.set_viewport_size({"width": size, "height": 900})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.core.component import NOTHING, Component, Measure
+from tfcalc.core.component import NOTHING, TABLES, Component, Measure
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.report import exact
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tfcalc.report.report import Report
 
 Items = Callable[["Cost"], "list[Item]"]
-TABLES = ("embedding", "position")
-"""Kinds of components that are tables of vectors."""
 
 
 class Chosen(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.analysis.folds import OF_TABLES, TABLES
-from tfcalc.core.component import ACTIVE, Component, Measure, Node
+from tfcalc.analysis.folds import OF_TABLES
+from tfcalc.core.component import ACTIVE, TABLES, Component, Measure, Node
 from tfcalc.core.measure import (
     active_params,
     elementwise_again_flops,

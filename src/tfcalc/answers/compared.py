@@ -21,7 +21,7 @@ from tfcalc.answers.serving_memory import ServingMemory
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import STORED, Node
+from tfcalc.core.component import STORED, TABLES, Node
 from tfcalc.core.measure import stored
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import serving_context
@@ -52,8 +52,6 @@ UNITS = ("params", "flops", "bytes")
 AS_LONG = "as many as all of the models read, 4,096 at most, where no length is given"
 KINDS = {"ffn": "feed-forward", "ssm": "state-space", "output": "output head", "norm": "norms"}
 """What kinds of components are called, where it is another word."""
-EMBEDDINGS = ("embedding", "position")
-"""The kinds that ``embedding_params`` counts together."""
 
 
 class Operand(NamedTuple):
@@ -163,7 +161,7 @@ class ModelNumbers:
     def kinds(self) -> dict[str, int]:
         """The parameters of each kind of component but the tables, the largest first."""
         counts = self.params.report().by_kind()
-        return {kind: count for kind, count in counts.items() if kind not in EMBEDDINGS}
+        return {kind: count for kind, count in counts.items() if kind not in TABLES}  # which ``embedding_params`` has
 
     def growth_of_cache(self) -> Way:
         """Return the origin of the cache's growth per token, layer by layer."""

@@ -944,7 +944,7 @@ class Serve(ServedAnswer):
 
     def pictures(self) -> tuple[Chart, ...]:
         """The curve, where it is asked for, and a request fits."""
-        return (self.chart(),) if self.question.curve and self.of.holds else ()
+        return (self.chart(),) if self.question.curve and self.holds else ()
 
     def chart(self) -> Chart:
         """Tokens per second over requests at once: by the estimate with its band, or by the floor, at most.

@@ -18,7 +18,7 @@ from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
 from tfcalc.render import rendered
-from tfcalc.report.style import TRANSLITERATED, Style
+from tfcalc.report.style import PICTURES, SVG, TRANSLITERATED, Style
 
 if TYPE_CHECKING:
     from tfcalc.report import Report
@@ -29,8 +29,6 @@ STANDARD_OUTPUT = "-"
 
 PAGES = (".html", ".md")
 """Ends of the files that get a page, where no format is typed."""
-PICTURES = (".svg", ".png", ".vl.json")
-"""Ends of the files that get a picture alone."""
 
 
 def show(answer: Answered, settings: Settings) -> None:
@@ -105,10 +103,10 @@ def _beside(target: str) -> Iterator[BinaryIO]:
         raise
 
 
-BY_SUFFIX = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".tex": "latex"}
+BY_SUFFIX = {".json": "json", ".csv": "csv", ".markdown": "markdown", ".tex": "latex"}
 """Formats by the end of a file's name, where none is typed."""
-NO_FORMAT = (".html", ".htm", ".pdf", ".png", ".svg", ".jpg", ".xlsx", ".docx", ".yaml", ".yml", ".parquet")
-"""Ends of names of files that no table is."""
+NO_FORMAT = (".htm", ".pdf", ".jpg", ".xlsx", ".docx", ".yaml", ".yml", ".parquet")
+"""Ends of names of files that no answer is."""
 
 
 def _form(settings: Settings) -> str:
@@ -118,9 +116,8 @@ def _form(settings: Settings) -> str:
     if given and given.source == FLAG:
         return str(given.value)
     if suffix in NO_FORMAT:
-        pages = "report MODEL -o page.html writes a page" if suffix in NO_FORMAT[:3] else "plot draws charts"
-        known = ", ".join(sorted({*BY_SUFFIX}))
-        raise UsageError(f"{quoted(target)}: an answer is no {suffix[1:]}", f"end it in {known} or .txt; {pages}")
+        known = ", ".join(sorted({*BY_SUFFIX, *PAGES, SVG}))
+        raise UsageError(f"{quoted(target)}: an answer is no {suffix[1:]}", f"end it in {known} or .txt")
     return BY_SUFFIX.get(suffix, str(settings.get("format", "table")))
 
 

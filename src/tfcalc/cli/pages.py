@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from tfcalc import __version__
-from tfcalc.cli.output import PAGES, PICTURES, deliver, style_of, write_file
+from tfcalc.cli.output import PAGES, deliver, style_of, write_file
 from tfcalc.cli.settings import FLAG
 from tfcalc.errors import UsageError
-from tfcalc.render.drawing import SVG, drawing
+from tfcalc.render.drawing import drawing
 from tfcalc.render.page import page
 from tfcalc.render.page_markdown import page_markdown
 from tfcalc.render.picture import drawn
@@ -20,6 +20,7 @@ from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import Opened
 from tfcalc.report.page import OpenedNumber, PageSection, WholePage
 from tfcalc.report.sheet import Column, Sheet
+from tfcalc.report.style import PICTURES, SVG
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num, product, total
 
+TABLES = ("embedding", "position")
+"""Kinds of components with a table of rows, which is looked up where a matrix is multiplied."""
+
 
 class Weight(NamedTuple):
     """A weight or a buffer of a module.

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import lcm
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
+from tfcalc.core.component import TABLES, Component
 from tfcalc.core.measure import params
 from tfcalc.core.number import Num, ceil_div, divide, total
 from tfcalc.core.recomputation import check_modules, modules_in, recomputing
@@ -27,7 +27,7 @@ DATA, EXPERT_DATA, EMBEDDINGS, REPLICAS, WHOLE = "data", "expert data", "embeddi
 """Groups of GPUs with the same weights: all but experts, experts, copies of a tied table; of whole shards; and those of
 tensor parallelism, as they sum up gradients of what they do not share."""
 EXPERTS, LAYER, NORM, ATTENTION = "experts", "layer", "norm", "attention"
-TABLES = "embedding", "position", "output"
+AT_THE_ENDS = (*TABLES, "output")
 """Kinds of what is divided by rows, or read before the tokens are shared out."""
 ALIGNED, EVENLY = 64, 128
 """Where each parameter begins in the buffer of a distributed optimizer, and what the buffer's length divides by."""
@@ -88,7 +88,7 @@ def _only_experts(tree: Component) -> Component:
 
 def _in_parts(here: Component, alone: Component, norms_of: tuple[str, ...] | None, within: str = "") -> Num:
     """Return the elements of weights that are whole, as they are on one GPU ``alone``: all, or norms of these parts."""
-    if here.kind in (*TABLES, EXPERTS):
+    if here.kind in (*AT_THE_ENDS, EXPERTS):
         return 0
     pairs = zip(here.own.weights, alone.own.weights, strict=True)
     parts = zip(here.parts, alone.parts, strict=True)
@@ -182,7 +182,7 @@ def buffers(rank: Rank, *, tied: bool = False) -> dict[GradientBuffer, list[Num]
         """Add the tensors of a part, with the number of its copies in each chunk."""
         if part.kind == LAYER:
             copies = Counter(chunks if part.places is None else [chunks[place] for place in part.places])
-        elif part.kind in TABLES[:2]:
+        elif part.kind in TABLES:
             copies = Counter([0])
         else:
             copies = Counter({chunk: count * value_of(part.copies) for chunk, count in copies.items()})

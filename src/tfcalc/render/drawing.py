@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from tfcalc.errors import Unavailable
 from tfcalc.render.chart import ticks
 from tfcalc.report.chart import Bars
+from tfcalc.report.style import SVG, VEGA
 
 if TYPE_CHECKING:
     from tfcalc.report.chart import Chart, Curve
 
-VEGA, SVG, PNG = ".vl.json", ".svg", ".png"
-ENDINGS = (VEGA, SVG, PNG)
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 VERSION = "5.21"
 WIDTH, HEIGHT = 640, 400

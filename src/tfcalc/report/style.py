@@ -10,6 +10,9 @@ from typing import NamedTuple
 from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, spelled, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
 
+VEGA, SVG, PNG = ".vl.json", ".svg", ".png"
+PICTURES = (VEGA, SVG, PNG)
+"""Ends of the names of files that are pictures."""
 TRANSLITERATED = {
     "×": "x",
     "·": "*",

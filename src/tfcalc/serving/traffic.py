@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.component import Component, Cost, Node
+from tfcalc.core.component import TABLES, Component, Cost, Node
 from tfcalc.core.measure import bytes_held, matmul_flops
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, minimum, product, total
 from tfcalc.core.traced import known, value_of
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 CHOSEN = "index_topk"
 """Field of a config: how many cached tokens an indexer chooses for a query."""
 EXPERTS, OUTPUT, ATTENDS = "experts", "output", "attend"
-TABLES = ("embedding", "position")
-"""Kinds of components with a table of rows, of which a step reads those that it looks up."""
 CHOOSES = ".indexer."
 """Part of the paths in an indexer."""
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import STORED, Component, Cost, Held, Measure, Weight
+from tfcalc.core.component import STORED, TABLES, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.printable import quoted
 
-TABLES = ("embedding", "position")
 OUTER = (*TABLES, "output")
 """Kinds whose matrices are no hidden ones: tables, and the output head."""
 

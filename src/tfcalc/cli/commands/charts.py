@@ -9,7 +9,8 @@ from tfcalc.cli.options import Option
 from tfcalc.cli.output import PAGES, deliver, style_of
 from tfcalc.errors import UsageError
 from tfcalc.render.chart import render
-from tfcalc.render.drawing import ENDINGS, drawing
+from tfcalc.render.drawing import drawing
+from tfcalc.report.style import PICTURES
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
@@ -23,7 +24,7 @@ CHART = Option(
 def drawn_in_file(settings: Settings) -> str:
     """The ending of the file that was asked for, if it is that of a picture; else nothing."""
     target = str(settings.get("output", ""))
-    return next((each for each in ENDINGS if target.endswith(each)), "")
+    return next((each for each in PICTURES if target.endswith(each)), "")
 
 
 def deliver_file(chart: Callable[[], Chart | Bars], settings: Settings) -> bool:

@@ -38,8 +38,8 @@ from tfcalc.cli.settings import Settings, read
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.render.as_json import pieces
-from tfcalc.render.drawing import ENDINGS
 from tfcalc.render.progress import progress_bar
+from tfcalc.report.style import PICTURES
 
 if TYPE_CHECKING:
     from tfcalc.arrays.table import Table
@@ -211,7 +211,7 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
 def _most(settings: Settings) -> tuple[int, str]:
     """Return how many points the output can take, and which output takes no more; counted before any is computed."""
     target, form = str(settings.get("output", "")), settings.get("format", "table")
-    if settings.get("chart") or target.endswith(ENDINGS):
+    if settings.get("chart") or target.endswith(PICTURES):
         return LARGEST_CHART, "a chart"
     if target.endswith(PARQUET):
         return LARGEST_FILE, f"a file of {PARQUET}"
