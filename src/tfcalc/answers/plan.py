@@ -57,7 +57,7 @@ WORDS = {
     "dp": "{0} copies share the batch",
     "hsdp": "{0} replicas of whole shards",
     "b": "micro-batches of {0} sequences, else of 1",
-    "zero": "stage {0} of ZeRO, else 1 (3 is FSDP, in Megatron-LM, too)",
+    "zero": "stage {0} of ZeRO, else 1 (3: FSDP)",
     "full": "layers run again in backward",
     "selective": "modules run again in backward",
 }
