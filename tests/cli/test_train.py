@@ -134,13 +134,27 @@ def test_what_cannot_be_answered_is_said_in_a_line(quick: Quick, words: str, tol
     assert told in found.stderr
 
 
-def test_what_takes_time_and_is_not_counted_is_said(quick: Quick) -> None:
-    """Transfers to the host, and weights that are expanded."""
+def test_a_step_of_which_a_part_was_never_timed_has_a_floor_alone(quick: Quick) -> None:
+    """Transfers to the host, and weights that are expanded; what is timed is told beside it."""
     words = ("train", "llama-3-8b", "--tokens", "1M", "--gpu", "h100")
-    assert "Not in these hours: transfers to the host" in quick(*words, "--offload", "optimizer").stdout
-    of_8_bits = quick(*words, "--lora", "16", "--base-weights", "int8").stdout
-    assert "Not in these hours: expanding the quantized weights" in of_8_bits
-    assert "Not in these hours" not in quick(*words, "--lora", "16").stdout
+    plain = quick(*words).stdout.partition(" tokens in ")[2].partition(",")[0]
+    for further, what in (
+        ("--offload optimizer", "transfers to the host"),
+        ("--lora 16 --base-weights int8", "expanding the quantized weights"),
+    ):
+        found = quick(*words, *further.split()).stdout
+        assert "1M tokens in at least " in found
+        assert f"Nobody timed {what}, so nothing is estimated" in found
+        assert f"Without {what}: " in found
+    assert f"Without transfers to the host: {plain}\n" in quick(*words, "--offload", "optimizer").stdout
+    assert "Nobody timed" not in quick(*words, "--lora", "16").stdout
+    assert "1M tokens in 2.4 seconds" in quick(*words, "--offload", "optimizer", "--step-time", "0.01").stdout
+
+
+def test_pages_of_an_optimizer_are_not_counted_and_said(quick: Quick) -> None:
+    """They move where the GPU is full alone."""
+    found = quick("train", "llama-3-8b", "--tokens", "1M", "--gpu", "h100", "--optimizer", "paged-adamw-8bit").stdout
+    assert "Not in these hours: what pages to the host, where the GPU is full" in found
 
 
 def test_why_lora_is_slower_than_full_training_is_said_where_it_is() -> None:

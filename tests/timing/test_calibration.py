@@ -18,7 +18,7 @@ from tests.planning_runs import FILE, Row
 from tests.schemas.questions import ROOT
 from tfcalc.cli.commands.calibrate import described
 from tfcalc.errors import BadFile
-from tfcalc.timing.calibration import Calibration, parts, solved
+from tfcalc.timing.calibration import Calibration, choose_stacks, clearly_closer, parts, solved
 from tfcalc.timing.estimate import CALIBRATED, band_of
 from tfcalc.timing.measured_runs import MeasuredRun, read_runs
 from tfcalc.timing.rates import table
@@ -135,6 +135,72 @@ def test_twelve_of_vtrains_steps_bring_the_rest_close() -> None:
     assert sum(of_rest.errors(of_rest.before)) / len(rest) > 0.3
     after = of_rest.errors([of_rest.seconds(place, calibration.fit.factors) for place in range(len(rest))])
     assert sum(after) / len(after) <= 0.14
+
+
+def by_name(runs: list[MeasuredRun], stack: str) -> list[MeasuredRun]:
+    """Runs as they are read where their rows name a framework alone."""
+    return [run._replace(stack=stack, said=False) for run in runs]
+
+
+@pytest.mark.parametrize(
+    ("some", "taken", "most"),
+    [
+        (slice(None), "megatron-2022", 0.09),
+        pytest.param(slice(None, 109), "deepspeed", 0.11, marks=pytest.mark.long),
+        pytest.param(slice(109, None), "megatron-2022", 0.09, marks=pytest.mark.long),
+    ],
+)
+def test_the_stack_of_vtrains_steps_is_found(some: slice, taken: str, most: float) -> None:
+    """Named Megatron-DeepSpeed: twelve runs choose the stack, and bring the rest within 14 %.
+
+    Those on several nodes are as close with DeepSpeed's rates, once these are fitted, and keep it.
+    """
+    runs = by_name(runs_of_vtrain()[some], "deepspeed")
+    places = [place * len(runs) // 12 for place in range(12)]
+    fitted, (choice,) = choose_stacks([runs[place] for place in places])
+    assert (choice.named, choice.taken) == ("deepspeed", taken)
+    assert {run.stack for run in fitted} == {taken}
+    rest = [run._replace(stack=taken) for place, run in enumerate(runs) if place not in places][::4]
+    calibration, of_rest = Calibration(fitted), Calibration(rest)
+    after = of_rest.errors([of_rest.seconds(place, calibration.fit.factors) for place in range(len(rest))])
+    assert sum(after) / len(after) <= most
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [pytest.param("Megatron-Bridge", marks=pytest.mark.long), "BigScience topology", "InternEvo 7B A100"],
+)
+def test_the_stack_of_a_framework_is_kept_where_it_is_as_close(unit: str) -> None:
+    """Twelve runs of sources whose framework was known: no other stack is taken."""
+    runs = runs_of(unit)
+    named = runs[0].stack
+    some = by_name([runs[place * len(runs) // 12] for place in range(12)], named)
+    assert choose_stacks(some)[1][0].taken == named
+    assert choose_stacks(some[:11]) == (some[:11], [])  # of few runs there is no choice
+
+
+def test_a_stack_that_is_said_is_not_chosen() -> None:
+    """By the row, or as its framework's name tells it, FSDP."""
+    row = next(row for row in planning_runs.timed() if row["framework"] == "Megatron-LM 2022")
+    bare = {name: value for name, value in row.items() if name != "framework"}
+
+    def said(**words: str) -> bool:
+        return read_runs([("here", {**bare, **words})], described)[0][0].said
+
+    assert said(stack="deepspeed")
+    assert said(framework="Composer FSDP")
+    assert not said(framework="Megatron-DeepSpeed")
+    assert not said()
+    runs = runs_of("Korthikanti 2022 Table 5")
+    assert choose_stacks([run._replace(said=True) for run in runs] * 2)[1] == []
+
+
+def test_one_run_does_not_choose_a_stack() -> None:
+    """Seven tenths of the error at most, and without any one run, too."""
+    assert clearly_closer([0.06] * 12, [0.1] * 12)
+    assert not clearly_closer([0.08] * 12, [0.1] * 12)
+    assert not clearly_closer([0.09] * 12, [0.1] * 11 + [3.0])
+    assert clearly_closer([0.06] * 11 + [0.5], [0.1] * 11 + [3.0])
 
 
 def test_a_constant_that_is_in_the_runs_is_found() -> None:

@@ -427,7 +427,8 @@ class Plan(OneLayout):
         if "pipeline_model" in (how := self.layouts[0].source.ends):
             yield f"The layers of a stage do not make as many chunks: {how} of Megatron-core"
         plan_of_it, *others = self.layouts[0].commands
-        yield f"To open the first: {(others or [plan_of_it])[0]}"
+        of_ranks = " (what is saved for backward in 16 bits)" * bool(others and self.question.precision in READ)
+        yield f"To open the first{of_ranks}: {(others or [plan_of_it])[0]}"
 
     @cached_property
     def evener(self) -> NearBatch | None:

@@ -392,7 +392,8 @@ class RanksAnswer(Answer):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the bubble, on what is counted, and on what is taken for granted."""
-        bubble = (f"Bubble of {self.schedule}: {self.bubble} of the work, {self.bubble_share:.2%}",)
+        times = " times" if self.bubble_share > 1 else " of"
+        bubble = (f"Bubble of {self.schedule}: {self.bubble}{times} the work, {self.bubble_share:.2%}",)
         sizes = f"micro-batch {self.micro_batch:,}, {self.micro_batches:,} of them in a step"
         stated = (
             f"{sizes}; ZeRO {self.zero}, {self.precision}",

@@ -68,6 +68,9 @@ scale of 32, and writes 16."""
 NO_PEAK = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
 """What to do where a card's peak is not known."""
 
+PAGES = "what pages to the host, where the GPU is full"
+"""States of a paged optimizer that do not fit."""
+
 
 class TrainQuestion(NamedTuple):
     """Question of a training run.
@@ -201,15 +204,20 @@ class RunOnCard(VerdictOnCard):
         return "" if self.work.layers else "It has no layers"
 
     @property
-    def left_out(self) -> str:
-        """Name what takes time and is not in the estimate; nothing where all is."""
+    def untimed(self) -> str:
+        """Name what a step waits for and nobody measured, so that there is a floor alone; nothing without it."""
         plan = self.ran[1]
         parts = (
-            "transfers to the host" * (plan.offload != "none" or plan.offload_activations or "paged" in plan.optimizer),
+            "transfers to the host" * (plan.offload != "none" or plan.offload_activations),
             "expanding the quantized weights"
             * bool(plan.base_weights and not plan.base_weights.startswith(OF_BITSANDBYTES)),
         )
         return " and ".join(filter(None, parts))
+
+    @property
+    def paged(self) -> bool:
+        """Return whether states move to the host where the GPU is full, which is not in the estimate."""
+        return "paged" in self.ran[1].optimizer
 
     @cached_property
     def parts(self) -> StepParts | None:
@@ -219,9 +227,14 @@ class RunOnCard(VerdictOnCard):
             return None
         return self._parts(machine, rates_for(machine.generation, self.stack, self.question.rates))
 
-    @cached_property
+    @property
     def estimate(self) -> Estimate | None:
-        """Seconds of a step, by rates; None where none are known."""
+        """Seconds of a step, by rates; None where none are known, of all of it or of a part."""
+        return None if self.untimed else self.timed
+
+    @cached_property
+    def timed(self) -> Estimate | None:
+        """Seconds of what is timed of a step; None where no rates are known."""
         machine = machine_of(self.accelerator)
         if machine is None or self.parts is None:
             return None
@@ -500,8 +513,8 @@ class Train(Answer):
         if method != SFT:
             yield f"{method}: tokens are those that are trained on; {PASSES[method]}"
         for one in [self.only] if self.question.card else self.each:
-            if one.left_out:
-                yield f"{one.accelerator.name}: {one.left_out} are not in the hours"
+            if one.paged:
+                yield f"{one.accelerator.name}: {PAGES} is not in the hours"
             if one.price is not None:
                 yield f"{one.accelerator.name}: {one.price.typical:,.2f} USD an hour, {one.price.origin}"
 
@@ -528,9 +541,9 @@ class Train(Answer):
         return self._sheet(title, [_row(one, Train.run)], *self._notes(one))
 
     def _span(self, one: RunOnCard) -> str:
-        if one.estimate is None or self.question.pace.given:
+        if one.timed is None or self.question.pace.given:
             return ""
-        low, high = (duration(one.hours(end)) for end in (one.estimate.low, one.estimate.high))
+        low, high = (duration(one.hours(end)) for end in (one.timed.low, one.timed.high))
         unit = high.rpartition(" ")[2]
         return f" ({low.removesuffix(f' {unit}')} to {high})"
 
@@ -548,14 +561,16 @@ class Train(Answer):
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
             share = "" if one.floor else NO_PEAK
-            yield f"{one.unknown}, so nothing is estimated{share}"
+            yield f"{one.unknown or f'Nobody timed {one.untimed}'}, so nothing is estimated{share}"
+            if one.timed is not None:
+                yield f"Without {one.untimed}: {duration(one.hours(one.timed.seconds))}{self._span(one)}"
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
             yield f"Seconds are an estimate: {one.estimate.band.words}; never below {floor}"
             if self.question.rates is not None:
                 yield f"Rates: {self.rates_used}"
-            if one.left_out:
-                yield f"Not in these hours: {one.left_out}"
+            if one.paged:
+                yield f"Not in these hours: {PAGES}"
             if one.moving:
                 yield (
                     f"{one.moving * 100:.0f} % of a step moves bytes: fp32 adapters read and give copies in fp32, "

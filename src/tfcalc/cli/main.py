@@ -201,7 +201,8 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
     if option and close is not None and "o such option" in str(error):
         near = nearest(option, close) if close else "see --help"
         of_others = _of_others(others.stands_for(option))
-        meant = others.here(option, called) or _elsewhere(option) or of_others or others.hint(option) or near
+        meant = others.here(option, called) or _elsewhere(option) or of_others or others.hint(option)
+        meant = meant or _with_part(option, called) or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     said = _one_line(message)[:1].lower() + _one_line(message)[1:].rstrip(".")
@@ -217,6 +218,13 @@ def _meaning_of(flag: str, called: str | None) -> str:
 def _of_others(option: str) -> str:
     """Say that a flag of another program stands for this option, and of which commands it is one."""
     return f"it stands for {option}; {_elsewhere(option)}" if option else ""
+
+
+def _with_part(flag: str, called: str | None) -> str:
+    """Suggest the command's option of whose name this is one word: --prompt is of --max-prompt-length."""
+    flags = (known for option in (command(called).options if called else ()) for known in option.flags)
+    found = next((known for known in flags if flag.removeprefix("--") in known.split("-")[3:]), "")
+    return f"did you mean {found}?" if found else ""
 
 
 def _elsewhere(flag: str) -> str:

@@ -138,6 +138,8 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--gpus", "--num-gpus", "--n-gpus", "--gpu-count"),
         **_as("--input-tokens", "--isl", "--prompt-tokens", "--prompt-len"),
         **_as("--output-tokens", "--osl"),
+        **_as("--num-generations", "--group-size", "--generations-per-prompt"),
+        **_as("--max-completion-length", "--max-response-length"),
         **_as("--rate", "--qps", "--rps"),
         **_as("--price", "--hourly", "--cost-per-hour", "--price-per-hour"),
         **_as("--train", "--training", "--finetune", "--fine-tune", "--full-finetune", "--full", "--sft"),

@@ -5,6 +5,9 @@ measured seconds t, the constants c minimize Σ w (log e(c) - log t)² + λ Σ (
 values, so that a run that something disturbed counts no more than another, and λ holds back what the runs say little
 about. Constants are taken one after another: the one with which runs that were left out come closest, as long as it
 brings them clearly closer. Each run is left out in its turn (of many runs, one of twelve parts).
+
+Whose code ran is chosen likewise where runs name a framework alone: the stack whose constants bring runs that were
+left out clearly closer, whichever of them is not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from copy import deepcopy
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tfcalc.timing.measured_runs import MeasuredRun
+from tfcalc.timing.measured_runs import NAMED_ALIKE, MeasuredRun
 from tfcalc.timing.rates import FP4, FP8, Rates, rates_of, table
 from tfcalc.timing.step import StepTime
 
@@ -26,6 +29,9 @@ ONE_ALONE = 4
 """With fewer runs there is one constant."""
 GAIN = 0.9
 """A further constant is taken where it leaves less than this share of the error."""
+STACK_RUNS, STACK_GAIN = 12, 0.7
+"""Runs from which on a stack is chosen, and the share of the named one's error that another may leave: in draws of 8
+runs of published sources, and at 0.9, some choices were worse for the other runs."""
 BLUNT = 0.03
 """Relative error up to which squares count: beyond it, a run's error counts as it is."""
 FURTHER, SCALE = 0.1, 0.01
@@ -251,6 +257,52 @@ class Calibration:
     def _sections(self, kind: str) -> Iterator[str]:
         of = "generation" if kind == "generations" else ""
         yield from dict.fromkeys(run.machine.generation if of else run.stack for run in self.runs)
+
+
+class StackChoice(NamedTuple):
+    """Stack that is ``taken`` for runs whose framework's name stands for the stack ``named``.
+
+    ``errors``: mean relative error, by each stack, of runs that were left out.
+    """
+
+    named: str
+    taken: str
+    errors: Mapping[str, float]
+
+
+def choose_stacks(
+    runs: Sequence[MeasuredRun], known: Mapping[str, Any] | None = None
+) -> tuple[list[MeasuredRun], list[StackChoice]]:
+    """Return the runs with the stacks that they are closest to, and the choices: of few runs there is none."""
+    found, choices = list(runs), list[StackChoice]()
+    for named in dict.fromkeys(run.stack for run in runs if not run.said):
+        places = [place for place, run in enumerate(runs) if run.stack == named and not run.said]
+        if len(places) >= STACK_RUNS:
+            choices.append(_choice(named, [runs[places[place]] for place in spread(len(places), SAMPLE)], known))
+            for place in places:
+                found[place] = runs[place]._replace(stack=choices[-1].taken)
+    return found, choices
+
+
+def _choice(named: str, runs: Sequence[MeasuredRun], known: Mapping[str, Any] | None) -> StackChoice:
+    """Return the choice for runs of one framework."""
+    errors = {}
+    for stack in NAMED_ALIKE:
+        of_stack = Calibration([run._replace(stack=stack) for run in runs], known)
+        errors[stack] = of_stack.errors(of_stack.left_out)
+    best = min(errors, key=lambda stack: sum(errors[stack]))
+    means = {stack: sum(of_stack) / len(of_stack) for stack, of_stack in errors.items()}
+    return StackChoice(named, best if clearly_closer(errors[best], errors[named]) else named, means)
+
+
+def clearly_closer(errors: Sequence[float], usual: Sequence[float]) -> bool:
+    """Return whether these errors are clearly smaller than the usual ones of the same runs, whichever is not counted.
+
+    >>> clearly_closer([0.1, 0.1, 0.1], [0.2, 0.2, 0.2]), clearly_closer([0.1, 0.1, 0.1], [0.1, 0.1, 2.0])
+    (True, False)
+    """
+    gains = [STACK_GAIN * one - error for one, error in zip(usual, errors, strict=True)]
+    return sum(gains) > max(gains)
 
 
 def bounded(rate: str, value: float) -> float:

@@ -37,6 +37,8 @@ OF_DEEPSPEED = ("DeepSpeed", "NeMo-Megatron 2023")
 A100 at three quarters of the speed that Megatron-LM of 2022 had on as many."""
 OF_2022 = ("Megatron-LM 2021", "Megatron-LM 2022")
 """Megatron-LM before fused attention."""
+NAMED_ALIKE = tuple(stack for stack in STACKS if stack != "fsdp")
+"""Stacks that a framework's name does not tell apart: releases of Megatron-LM, and what was built on it."""
 
 
 class RowKey(NamedTuple):
@@ -106,6 +108,7 @@ class MeasuredRun(NamedTuple):
         precision: number format of its products.
         peak: dense FLOP/s of a GPU in that format.
         seconds: seconds of a step.
+        said: whether the row says the stack, or is read by the name of its framework.
     """
 
     name: str
@@ -117,6 +120,7 @@ class MeasuredRun(NamedTuple):
     precision: str
     peak: float
     seconds: float
+    said: bool = True
 
     @property
     def floor(self) -> float:
@@ -242,7 +246,8 @@ class _Reader:
         seconds = step_seconds(row)
         work = self.work(row, place)
         peak = card.peaks.get(precision.removeprefix("mx").removeprefix("nv")) or card.peaks["bf16"]
-        found = MeasuredRun(place, card.name, work, machine, at, stack, precision, peak, seconds)
+        said = row.get("stack") in STACKS or stack not in NAMED_ALIKE
+        found = MeasuredRun(place, card.name, work, machine, at, stack, precision, peak, seconds, said)
         if seconds < found.floor:
             raise BadFile(
                 f"{place}: a step of {seconds:.4g} s is below the {found.floor:.4g} s that its FLOPs take at the peak"

@@ -180,7 +180,10 @@ class Placement(NamedTuple):
             if word not in known:
                 raise InvalidModel(f"{what} {quoted(word)} is not known", nearest(word, known))
         if self.offload == "all" and self.stage < 3:
-            raise InvalidModel(f"offload 'all' with ZeRO stage {self.stage}", "weights are offloaded in stage 3")
+            raise InvalidModel(
+                f"offload 'all' with ZeRO stage {self.stage}",
+                "weights are offloaded in stage 3: --zero 3, or --offload optimizer",
+            )
 
 
 def pieces(tree: Component, placement: Placement) -> Component:
