@@ -21,6 +21,7 @@ from tests.conftest import Program
         ("qwertyuiop", 2, "neither a command nor a model"),
         ("./none.json", 3, "does not exist"),
         ("llama-3-8b --laers 2", 2, "did you mean --layers?"),
+        ("train qwen3-0.6b --method grpo --prompt 512", 2, "did you mean --max-prompt-length?"),
         ("llama-3-8b --heads 7", 2, "7"),
     ],
 )

@@ -82,6 +82,9 @@ SAME = {
         "train llama-3-8b --lora --base-weights nf4 --tokens 1M --gpu h100"
     ),
     "memory llama-3-8b --grpo": "memory llama-3-8b --method grpo",
+    "memory gpt2 --train --method grpo --group-size 4 --max_response_length 128": (
+        "memory gpt2 --train --method grpo --num-generations 4 --max-completion-length 128"
+    ),
     "memory gpt2 --train --checkpointing": "memory gpt2 --train --checkpointing full",
     "memory gpt2 --qlora --checkpointing --seq 512": "memory gpt2 --qlora 16 --checkpointing full --seq 512",
     "memory gpt2 --train --recompute_granularity selective": "memory gpt2 --train --checkpointing selective",

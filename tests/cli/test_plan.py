@@ -40,6 +40,9 @@ def test_which_peak_an_mfu_is_over_is_said_where_products_have_another() -> None
     (note,) = (one for one in low.sheet().notes if one.startswith("MFU"))
     assert "the dense 16-bit peak (989.4 TFLOP/s), also with fp8" in note
     assert not any(one.startswith("MFU") for one in usual.sheet().notes)
+    opened = "To open the first (what is saved for backward in 16 bits): tfcalc ranks llama-3-8b"
+    assert any(one.startswith(opened) for one in low.sheet().notes)
+    assert any(one.startswith("To open the first: tfcalc ranks") for one in usual.sheet().notes)
 
 
 def test_days_and_money_follow_from_the_step(quick: Quick) -> None:

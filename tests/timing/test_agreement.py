@@ -70,6 +70,17 @@ def test_recommended_layouts_are_taken_by_ranks(name: str, gpus: int, sequences:
         assert closed == pytest.approx(max(stage.states_bytes for stage in found.stages), rel=0.01)
 
 
+def test_of_layouts_that_take_the_same_one_is_listed() -> None:
+    """Sequences shared by 2 or 4 GPUs, of which each has 2 or 4 at once, take as long and as many bytes as by none."""
+    case = PlanCase(PlanQuestion(tfcalc.load("llama-3-8b"), named("h100")[0], 64, 512, 8192, Axes()))
+    fastest = [case.evaluated(place) for place in case.found.fastest(5)]
+    assert len({(one.seconds, one.memory) for one in fastest}) < 5
+    listed = case.recommended(5)
+    assert len({(round(one.seconds, 6), one.memory) for one in listed}) == 5
+    assert listed[0].layouts == fastest[0].layouts
+    assert listed[0].layouts.cp == 1
+
+
 @pytest.mark.parametrize(
     ("name", "fixed"),
     [

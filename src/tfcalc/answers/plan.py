@@ -311,6 +311,7 @@ class Plan(OneLayout):
             "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload "
             "take less"
         )
+        yield "of layouts that take the same seconds and bytes one is listed, that with the least --cp"
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
         if question.precision in READ:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 MEGATRON = STACKS[0]
 MOST_RUNS = 40
 """Layouts that fit by the closed form and are passed over, at most, as their steps on the tape do not."""
+MOST_EQUAL = 8
+"""Layouts that are looked at for each that is listed: sequences may be shared by 2, 4, … GPUs that take as long."""
 
 
 class PlanCase:
@@ -98,10 +100,23 @@ class PlanCase:
         return recommended[0] if recommended else self.evaluated(*self.found.smallest(1))
 
     def recommended(self, number: int) -> list[EvaluatedLayout]:
-        """Return the fastest that fit, those that the tape finds too large passed over."""
-        places = self.found.fastest(number + MOST_RUNS)
-        fitting = (one for one in map(self.evaluated, places) if self.fits(one))
+        """Return the fastest that fit; passed over are those that the tape finds too large, and that equal one before.
+
+        Equal are those that take the same seconds and bytes.
+        """
+        places = self.found.fastest(MOST_EQUAL * number + MOST_RUNS)
+        distinct = islice(self._distinct(map(self.evaluated, places)), number + MOST_RUNS)
+        fitting = (one for one in distinct if self.fits(one))
         return list(islice(fitting, number))
+
+    def _distinct(self, layouts: Iterable[EvaluatedLayout]) -> Iterator[EvaluatedLayout]:
+        """Yield the first of those that take the same seconds and bytes."""
+        seen = set()
+        for one in layouts:
+            takes = round(float(one.seconds) / self.found.tick), int(one.memory)
+            if takes not in seen:
+                seen.add(takes)
+                yield one
 
     def peak(self, one: EvaluatedLayout) -> int:
         """Bytes of a layout's fullest device: by its step on the tape, or by the closed form where none is known."""
