@@ -34,6 +34,18 @@ def test_one_layout_has_all_keys(quick: Quick) -> None:
     assert 0.2 < found["mfu"] < 0.6
 
 
+@pytest.mark.parametrize("words", ["--zero 3", "--cp 2", "--zero 2 --tp 5"])
+def test_megatron_of_2022_has_neither_fsdp_nor_context_parallelism(quick: Quick, words: str) -> None:
+    """Megatron-LM v3.0: its distributed optimizer shares the optimizer's states alone."""
+    asked = ("plan", "gpt2-xl", "--gpu", "20xa100-80", "--seq", "1024", "--stack", "megatron-2022")
+    found = quick(*asked, *words.split())
+    option = " ".join(words.split()[:2])
+    assert found.returncode == 2
+    assert f"{option} with --stack megatron-2022, which does not have it; take {option[:-2]} 1" in found.stderr
+    every = json.loads(quick(*asked, "--json", "--top", "50").stdout)["layouts"]
+    assert {(one["layout"]["zero"] <= 1, one["layout"]["cp"]) for one in every} == {(True, 1)}
+
+
 def test_which_peak_an_mfu_is_over_is_said_where_products_have_another() -> None:
     """NVIDIA's datasheet of the H100 SXM: 989.4 TFLOP/s in bf16, dense, and twice as many in fp8."""
     low, usual = (plan("llama-3-8b", "8xh100", 256, 4096, precision=kind, tp=2, pp=1) for kind in ("fp8", "bf16"))

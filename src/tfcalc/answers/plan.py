@@ -371,6 +371,10 @@ class Plan(OneLayout):
             return f"{self.gpus:,} GPUs: {said}"
         return f"NOT IN {self.budget_days:,.4g} DAYS: {self.gpus:,} GPUs are the fastest, {said}"
 
+    @property
+    def _alike(self) -> str:
+        return f"{self.equal_within:,} lie" if self.equal_within > 1 else "no other lies"
+
     def _notes(self) -> Iterator[str]:
         yield self.in_case.memory_in_words
         if not self.fits:
@@ -378,7 +382,7 @@ class Plan(OneLayout):
         elif self.searched > 1:
             yield (
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
-                f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
+                f"{self._alike} within 2 % of the first: equal, as far as this estimate can tell"
             )
             if self.question.pareto:
                 yield "GiB of the table by the closed form, those of the verdict by a step that runs, if one is known"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, Possible, Space, ends_of, stages_of
+from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, OF_2022, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes
@@ -127,16 +127,16 @@ def tried(space: Space) -> Axes:
     """Return the values of each axis that a search tries, whether they divide or not."""
     fixed, depth = space.fixed, space.work.depth
     of_gpus = divisors(space.gpus)
-    fsdp = space.stack == FSDP
+    fsdp, of_2022 = space.stack == FSDP, space.stack == OF_2022
     return Axes(
         tp=values(fixed.tp, of_gpus, space.domain),
         pp=values(fixed.pp, of_gpus, depth),
         vpp=values(fixed.vpp, range(1, min(depth, LONGEST_INTERLEAVING) + 1)),
-        cp=values(fixed.cp, of_gpus, max(1, space.work.length // SHORTEST_SHARE)),
+        cp=values(fixed.cp, (1,) if of_2022 else of_gpus, max(1, space.work.length // SHORTEST_SHARE)),
         ep=values(fixed.ep, divisors(space.experts)),
         etp=values(fixed.etp, (1,)),
         micro_batch=values(fixed.micro_batch, divisors(space.sequences), LARGEST_MICRO_BATCH),
-        zero=values(fixed.zero, (2, 3) if fsdp else (1, 3)),
+        zero=values(fixed.zero, (2, 3) if fsdp else (1,) if of_2022 else (1, 3)),
         replicas=values(fixed.replicas, of_gpus if fsdp else (1,)),
         again=values(fixed.again, (0, 1)),
     )
@@ -213,7 +213,7 @@ class Enumeration:
             return fixed
         if self.space.stack == FSDP:
             return (3,) if pp == 1 else (2, 3)
-        return (1, 3) if pp == 1 else (1,)
+        return (1, 3) if pp == 1 and self.space.stack != OF_2022 else (1,)
 
     def _none(self) -> UsageError:
         """Return the error that says what does not divide, where nothing does."""

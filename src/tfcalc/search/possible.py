@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 FLAGS = {name: f"--{name.replace('_', '-')}" for name in Axes._fields}
 """Options of the axes."""
-FSDP, DEEPSPEED = "fsdp", "deepspeed"
-"""Stacks of their own: FSDP2's, and that of 2022, in which each GPU has the hidden vectors of all tokens."""
+FSDP, DEEPSPEED, OF_2022 = "fsdp", "deepspeed", "megatron-2022"
+"""Stacks of their own: FSDP2's; DeepSpeed's of 2022, in which each GPU has the hidden vectors of all tokens; and
+Megatron-LM's of 2022, which had neither its FSDP nor context parallelism."""
 
 
 class Space(NamedTuple):
@@ -273,6 +274,7 @@ class Possible:
         """GPUs that share each sequence: each has a part from the front, and one from the back."""
         length = self.space.work.length
         check_divides("GPUs", self.space.gpus, _product(tp=tp, pp=pp, cp=cp), tp * pp * cp)
+        self._of_2022("cp", cp)
         if cp > 1:
             check_divides("tokens of a sequence", length, f"twice {FLAGS['cp']}", 2 * cp)
             if not self._written("cp", cp):
@@ -318,6 +320,15 @@ class Possible:
             )
         check_divides("GPUs that share the batch", dp, FLAGS["replicas"], replicas)
 
+    def _of_2022(self, axis: str, value: int) -> None:
+        """Raise InvalidModel for what Megatron-LM of 2022 did not have.
+
+        Source: Megatron-LM v3.0, whose ``--use-distributed-optimizer`` shares the optimizer's states alone.
+        """
+        if self.space.stack == OF_2022 and value > 1:
+            fact = f"{_given(axis, value)} with --stack {OF_2022}, which does not have it"
+            raise InvalidModel(fact, f"take {FLAGS[axis]} 1, or --stack megatron")
+
     def check(self, at: Layouts) -> None:
         """Raise InvalidModel for the first rule that one layout breaks."""
         self.tensor(at.tp)
@@ -336,6 +347,7 @@ class Possible:
         self.micro_batch(at.dp, at.micro_batch)
         self.schedule(at.pp, at.vpp, at.batches)
         copies = at.dp * at.cp
+        self._of_2022("zero", at.zero)
         self.sharding(at.dp, at.zero, 1 if at.shards is None else copies // at.shards)
 
     def check_values(self) -> None:
@@ -351,6 +363,7 @@ class Possible:
             "ep": lambda one: self.groups_of_experts(one, 1),
             "etp": lambda one: self.groups_of_experts(1, one),
             "micro_batch": lambda one: self.micro_batch(1, one),
+            "zero": lambda one: self._of_2022("zero", one),
             "replicas": lambda one: self.sharding(self.space.gpus, 3, one),
         }
         for name, check in checks.items():
