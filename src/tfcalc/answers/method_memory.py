@@ -282,7 +282,7 @@ def _code(plan: Training) -> str:
         return "TRL 1.8, logits of all tokens"
     if plan.loss == "logits":
         return f"TRL {'1.8' if plan.method == DPO else '0.17'}, log-probabilities of all logits"
-    return "TRL 1.16, log-probabilities in tiles of logits"
+    return "TRL 1.16, log-probabilities in tiles of logits (earlier TRL: --loss logits)"
 
 
 def _size(phase: ScheduledPhase, part: str) -> Cell:
