@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import TRAIN
 from tfcalc.answers.in_words import SERVE, in_words
 from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import EFFORT, ends_within, value_of
 from tfcalc.defaults import served_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory
     from tfcalc.model import Model
     from tfcalc.plans import Serving
-    from tfcalc.search.remedies import Remedy
+    from tfcalc.search.remedies import Remedies, Remedy
     from tfcalc.workload import Workload
 
 
@@ -57,12 +57,13 @@ class VerdictOnCard:
         return self.judge.status
 
     @cached_property
+    def _search(self) -> Remedies:
+        return self.judge.case.cheapest(grows=self.grows)
+
+    @cached_property
     def remedy(self) -> Remedy | None:
         """The cheapest change that makes it fit, where it does not as asked."""
-        if self.judge.fits:
-            return None
-        fitting = (one for one in self.judge.remedies if one.fits)
-        return next((one for one in fitting if self.grows or "gpus" not in one.change.values), None)
+        return None if self.judge.fits else next((one for one in self._search.found if one.fits), None)
 
     @property
     def answers(self) -> bool:
@@ -76,6 +77,11 @@ class VerdictOnCard:
     def possible(self) -> bool:
         """Return whether it fits, as asked or changed."""
         return self.judge.fits or self.remedy is not None
+
+    @property
+    def searched(self) -> bool:
+        """Return whether it fits, or all changes were tried, so that nothing makes it fit."""
+        return self.possible or self._search.ended
 
     @property
     def flags(self) -> str:
@@ -175,6 +181,9 @@ class FitTable(Answer):
     )
     too_small = texts("common GPUs on which nothing that was tried makes it fit", lambda answer: answer.small)
     not_computed = texts("common GPUs that do not compute in its format", lambda answer: answer.other)
+    not_searched = texts(
+        "common GPUs on which not all changes were tried, and none makes it fit", lambda answer: answer.rest
+    )
 
     def __init__(self, question: FitQuestion) -> None:
         self.question = question
@@ -213,14 +222,23 @@ class FitTable(Answer):
         )
 
     @cached_property
+    def _searched(self) -> tuple[list[VerdictOnCard], list[VerdictOnCard]]:
+        return searched(self._asked[0])
+
+    @cached_property
     def fitting(self) -> list[VerdictOnCard]:
         """The common GPUs on which it fits, the smallest first."""
-        return [one for one in self._asked[0] if one.possible]
+        return [one for one in self._searched[0] if one.possible]
 
     @property
     def small(self) -> list[str]:
         """Names of those on which it does not, whatever is changed."""
-        return [one.accelerator.name for one in self._asked[0] if not one.possible]
+        return [one.accelerator.name for one in self._searched[0] if not one.possible]
+
+    @property
+    def rest(self) -> list[str]:
+        """Names of those for which no time was left."""
+        return [one.accelerator.name for one in self._searched[1]]
 
     @property
     def other(self) -> list[str]:
@@ -266,7 +284,7 @@ class FitTable(Answer):
         asked = next((one for one in self.fitting if one.judge.fits), None)
         changed = next((one for one in self.fitting if not one.judge.fits), None)
         if asked is None and changed is None:
-            return f"Fits on {self._none}, {ALL_TRIED}"
+            return f"Fits on {self._none}{of_those_searched(self.rest)}, {ALL_TRIED}"
         first = f"Fits on {_named(asked)} and larger" if asked else f"Fits on {self._none} as asked"
         return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
 
@@ -275,12 +293,42 @@ class FitTable(Answer):
             yield f"Too small, {ALL_TRIED}: {', '.join(self.small)}"
         if self.other:
             yield f"Not computed in its format on: {', '.join(self.other)}"
+        yield from not_searched(self.rest)
+
+
+def of_those_searched(rest: Sequence[str]) -> str:
+    """What an impossibility on all GPUs of a table leaves out."""
+    return " that was searched" * bool(rest)
+
+
+def not_searched(rest: Sequence[str]) -> Iterator[str]:
+    """Yield which GPUs a table has no answer for, and where there is one."""
+    if rest:
+        yield f"Not all changes were tried on: {', '.join(rest)} (--gpu NAME asks about one alone)"
 
 
 def cards_of(asked: Sequence[Capacity]) -> list[tuple[Capacity, Accelerator]]:
     """Return the GPUs that are asked about, or the common ones, with what is known of each; the smallest first."""
     named = [(card, named_card(card)) for card in asked]
     return sorted(named or [(of_accelerator(card), card) for card in common()], key=lambda each: each[0].bytes)
+
+
+V = TypeVar("V", bound=VerdictOnCard)
+
+TABLE_UNITS = 360_000
+"""What the changes of a table may take (:mod:`tfcalc.core.traced`), so that it is there in seconds."""
+
+
+def searched(asked: Sequence[V]) -> tuple[list[V], list[V]]:
+    """Return the GPUs on which it fits or all changes were tried, and those for which no time was left.
+
+    The largest come first: few changes are tried where there is room. Others may be told by what was found for these.
+    """
+    found, left, begun = list[V](), list[V](), EFFORT.spent
+    for one in sorted(asked, key=lambda one: -one.card.bytes):
+        ended = ends_within(TABLE_UNITS - (EFFORT.spent - begun), lambda: one.searched)  # noqa: B023  # called at once
+        (found if ended and one.searched else left).append(one)
+    return found[::-1], left[::-1]
 
 
 def named_card(card: Capacity) -> Accelerator:

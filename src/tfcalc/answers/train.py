@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
-from tfcalc.answers.fit import ALL_TRIED, VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
+from tfcalc.answers.fit import (
+    ALL_TRIED,
+    VerdictKeys,
+    VerdictOnCard,
+    cards_of,
+    name_of,
+    named_card,
+    not_searched,
+    of_those_searched,
+    searched,
+)
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.verdict import memory_within
 from tfcalc.core.traced import value_of
@@ -462,6 +472,9 @@ class Train(Answer):
     )
     run = record(RunKeys, "the run on the GPUs that were named", lambda answer: answer.only, when=ONE)
     runs = records(RunKeys, "the run on each GPU, the cheapest first", lambda answer: answer.each, when=SEVERAL)
+    not_searched = texts(
+        "GPUs on which not all changes were tried, and none makes it fit", lambda answer: answer.rest, when=SEVERAL
+    )
     assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
 
     def __init__(self, question: TrainQuestion) -> None:
@@ -475,14 +488,23 @@ class Train(Answer):
         return RunOnCard(self.question, card, named_card(card), Peaks(self.question.model))
 
     @cached_property
+    def _searched(self) -> tuple[list[RunOnCard], list[RunOnCard]]:
+        peaks = Peaks(self.question.model)
+        asked = [RunOnCard(self.question, *each, peaks, grows=False) for each in cards_of(self.question.cards)]
+        with_verdict = [one for one in asked if one.answers]
+        if not with_verdict:
+            assert asked[0].status  # why there is none is raised here
+        return searched(with_verdict)
+
+    @cached_property
     def each(self) -> list[RunOnCard]:
         """The run on each of the GPUs on which it fits, the cheapest first, then the fastest."""
-        peaks = Peaks(self.question.model)
-        found = [RunOnCard(self.question, *each, peaks, grows=False) for each in cards_of(self.question.cards)]
-        with_verdict = [one for one in found if one.answers]
-        if not with_verdict:
-            assert found[0].status  # why there is none is raised here
-        return sorted((one for one in with_verdict if one.possible), key=_order)
+        return sorted((one for one in self._searched[0] if one.possible), key=_order)
+
+    @property
+    def rest(self) -> list[str]:
+        """Names of the GPUs for which no time was left."""
+        return [one.accelerator.name for one in self._searched[1]]
 
     @property
     def rates_used(self) -> str:
@@ -586,17 +608,17 @@ class Train(Answer):
     def _of_all(self) -> Sheet:
         rows = [_row(one, Train.runs, place) for place, one in enumerate(self.each)]
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
+        left = tuple(not_searched(self.rest))
         if not rows:
-            return self._sheet(
-                f"{SAID[NO]} on {'any' if self.question.cards else 'any common'} GPU, {ALL_TRIED}: {tokens}", []
-            )
+            among = f"{'any' if self.question.cards else 'any common'} GPU{of_those_searched(self.rest)}"
+            return self._sheet(f"{SAID[NO]} on {among}, {ALL_TRIED}: {tokens}", [], *left)
         first = self.each[0]
         seconds = first.step_seconds
         if seconds is None:
             bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ", how long is not known"
-            return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows)
+            return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows, *left)
         told = f": {duration(first.hours(seconds))}{self._money(first)}"
-        return self._sheet(f"{tokens}, cheapest on {name_of(first)}{told}", rows)
+        return self._sheet(f"{tokens}, cheapest on {name_of(first)}{told}", rows, *left)
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(

@@ -44,6 +44,7 @@ from tfcalc.search.gpus import (
 )
 from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
+    HARDWARE,
     Change,
     Options,
     Remedies,
@@ -688,9 +689,18 @@ class Case(Generic[P]):
 
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
+        return self._remedies(self.ways())
+
+    def cheapest(self, *, grows: bool) -> Remedies:
+        """The cheapest of these changes, without further ones; more GPUs are one if their number ``grows``."""
+        ways = self.ways()
+        return self._remedies(ways if grows else ways.without(HARDWARE), cheapest=True)
+
+    def _remedies(self, ways: Options, *, cheapest: bool = False) -> Remedies:
         least = [self._with_change(bound) for bound in self.bounds()]
         status = lambda change: self.status(change.applied(self.run), change.applied(self.plan))  # noqa: E731
-        return remedies(self.ways(), self._with_change(self.peak), self._room, *least, status=status)
+        need = self._with_change(self.peak)
+        return remedies(ways, need, self._room, *least, status=status, cheapest=cheapest)
 
     def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
         """Return the remarks on the model at its largest sizes that neither the report nor their rows have already."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -144,6 +145,13 @@ class Options:
 
     def __iter__(self) -> Iterator[Degrees]:
         return iter(self.known.values())
+
+    def without(self, cost: int) -> Options:
+        """The same but for the changes that cost this."""
+        less = copy(self)
+        less.known = {name: degrees for name, degrees in self.known.items() if degrees.cost != cost}
+        less.with_others = [degrees for degrees in self.with_others if degrees.cost != cost]
+        return less
 
     def in_order(self, changes: Changes) -> Changes:
         """Return the changes in the order of their groups."""
@@ -473,7 +481,9 @@ class Remedies(NamedTuple):
     ended: bool = True
 
 
-def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status | None = None) -> Remedies:
+def remedies(
+    ways: Options, need: Need, room: Room, *least: Need, status: Status | None = None, cheapest: bool = False
+) -> Remedies:
     """Changes that make it fit, in the order of what they cost; where none does, all that help together.
 
     Each change is tried alone, by the least degree that fits with the margin. Then what costs no quality is tried
@@ -481,10 +491,10 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
     those; of what fits so, all that it fits without is left out again. As no change takes memory, nothing can fit where
     all changes together do not: then the closest is returned. ``least`` are lower bounds of the need, that found
     soonest first; what is within the room is judged by its ``status``. Models whose layers all differ run long: of them
-    what was found by then is returned.
+    what was found by then is returned. Who wants the ``cheapest`` alone gets it sooner, as the first of fewer.
     """
     search, found = _RemedySearch(ways, need, least, room, status), list[Remedy]()
-    ended = ends_within(MOST_UNITS, lambda: _search(search, found))
+    ended = ends_within(MOST_UNITS, lambda: _search(search, found, cheapest=cheapest))
     if not ended and not any(one.fits for one in found):
         ends_within(MOST_UNITS // 3, lambda: found.extend(_all_together(search)))
     unlike = {frozenset(one.names): one for one in found}.values()
@@ -508,13 +518,19 @@ def _all_together(search: _RemedySearch) -> Iterator[Remedy]:
             return
 
 
-def _search(search: _RemedySearch, found: list[Remedy]) -> None:
-    """Append the remedies as they are found, or the closest."""
+def _search(search: _RemedySearch, found: list[Remedy], *, cheapest: bool) -> None:
+    """Append the remedies as they are found, or the closest; no further ones where the ``cheapest`` alone is wanted."""
     ways, need = search.ways, search.need
-    found.extend(one for group in ways for one in search.first(group))
     by_cost = {cost: [group for group in ways if group.cost <= cost] for cost in range(REQUEST + 1)}
-    if not any(one.status == FITS and ways.cost(one.changes) <= TRANSFERS for one in found):
+    for group in by_cost[TRANSFERS]:
+        found.extend(search.first(group))
+        if cheapest and _enough(found, of=1):
+            return
+    if not _enough(found, of=1):
         found += search.together(by_cost[TRANSFERS], [()])
+        if cheapest and _enough(found, of=1):
+            return
+    found.extend(one for group in ways if group.cost > TRANSFERS for one in search.first(group))
     alone = [one.changes[0] for one in found if len(one.changes) == 1 and not one.tight]
     for group in ways:
         if group.cost < QUALITY or any(one in group.degrees for one in alone) or _enough(found):
