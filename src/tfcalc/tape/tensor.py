@@ -408,18 +408,17 @@ class Group(Protocol):
 
 
 class Ends(NamedTuple):
-    """Numbers of layers of a row that run before and after the one that represents the rest.
+    """Numbers of layers at the bottom and at the top of a row that may differ from those of the same kind between them.
 
-    The first and the last layer may differ in what is live beside them; and the one behind the represented layers frees
-    what all of these handed on. Of several unlike layers that repeat, it is the number of their periods.
+    The first and the last layer may differ in what is live beside them.
     """
 
     below: int
     above: int
 
 
-WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
-"""Backward needs one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
+WITH_BACKWARD, FORWARD_ALONE = Ends(1, 2), Ends(0, 1)
+"""Backward has one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
 
 
 class Trace:
