@@ -243,6 +243,10 @@ class Fit(WithSheet):
         """Return the JSON object of ``--json``: the keys of the memory report, the verdict and what would fit."""
         return self.report.to_dict()
 
+    def entries(self) -> Mapping[str, Any]:
+        """The same object, of which each entry is found when it is read."""
+        return self.report.entries()
+
     @property
     def declared(self) -> Memory:
         """Memory report, which declares where the verdict's numbers come from."""
