@@ -285,7 +285,7 @@ class Fit(WithSheet):
             **footer._asdict(),
         )
         return sheet._replace(
-            detailed=sheet._replace(
+            detailed=lambda: sheet._replace(
                 columns=(Column(first, numeric=False), Column("peak"), Column("free"), Column("add", numeric=False)),
                 rows=[
                     [
