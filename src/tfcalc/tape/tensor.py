@@ -167,8 +167,8 @@ def _preserved(shape: Shape, strides: tuple[int, ...]) -> Strides:
     return None if inside is None else tuple(inside[order.index(axis)] for axis in range(len(shape)))
 
 
-_remembered = lru_cache(maxsize=4096)
-_dense_remembered, _viewed_remembered, _preserved_remembered = map(_remembered, (_dense, _viewed, _preserved))
+_dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
+_preserved_remembered = lru_cache(maxsize=4096)(_preserved)
 
 CHANNELS_LAST = (1, 3, 2, 0)
 """Axes of a channels_last image tensor, from the innermost."""

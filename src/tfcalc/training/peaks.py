@@ -23,7 +23,16 @@ from tfcalc.nn.model import ModelWithHead
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
-from tfcalc.tape.moments import Allocation, AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, StepRecorder, repeated
+from tfcalc.tape.moments import (
+    Allocation,
+    AllocationRecorder,
+    Moments,
+    Noted,
+    SizedRecorder,
+    SizedTracker,
+    StepRecorder,
+    repeated,
+)
 from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
