@@ -244,7 +244,7 @@ class Fit(WithSheet):
         return self.report.to_dict()
 
     def entries(self) -> Mapping[str, Any]:
-        """The same object, of which each entry is found when it is read."""
+        """Return that object, of which each entry is found when it is read."""
         return self.report.entries()
 
     @property

@@ -673,7 +673,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
 
 
 class AtPeak(NamedTuple):
-    """What is gathered at the peak beside the other states, what is live, and what of it is temporary."""
+    """Memory at the peak of a step: the states with what is gathered then, all that is live, and the temporary part."""
 
     states: Placed
     alive: Component
@@ -683,7 +683,7 @@ class AtPeak(NamedTuple):
 def at_peak(
     recorder: PeakRecorder, plan: Training, states: Placed, saved: Component, beside: Overheads, peak: Phase
 ) -> AtPeak:
-    """What is live at the peak of a step, tensor by tensor, as the recorder of its run has it."""
+    """Return what is live at the peak of a step, tensor by tensor, as the recorder of its run has it."""
     placement = placement_of(plan)
     passing = states.step if peak.name == STEP else temporaries(recorder, peak)
     gradients = states.device.gradients
@@ -758,7 +758,7 @@ class TrainingNumbers:
 
     @cached_property
     def alive(self) -> Component:
-        """What is live at the peak, term by term; for this a step runs that lists its tensors."""
+        """Memory live at the peak, term by term; for this a step runs that lists its tensors."""
         recorder = self.peaks.recorded(self.run, self.plan)
         return at_peak(recorder, self.plan, self.placed, self.saved, self.beside, self.peak).alive
 

@@ -130,7 +130,7 @@ class Step(Protocol):
 
     @property
     def alive(self) -> Component:
-        """What is live at the peak, term by term."""
+        """Memory live at the peak, term by term."""
         ...
 
     @property
