@@ -20,7 +20,7 @@ from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.stack import Stack, _repeated
+from tfcalc.nn.stack import RUNNING, Stack, _repeated
 from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
 from tfcalc.search.remedies import _smaller_batches
@@ -191,7 +191,7 @@ def test_layers_that_repeat_are_found_without_looking_at_all_pairs() -> None:
             Looked.looks += 1
             return super().__getitem__(place)
 
-    assert max(_repeated(Looked([7] * 10_000), 0, FORWARD_ALONE)) == (10_000 - sum(FORWARD_ALONE) - 1, 1, 10_000)
+    assert max(_repeated(Looked([7] * 10_000), 0, FORWARD_ALONE)) == (10_000 - sum(FORWARD_ALONE) - RUNNING, 1, 10_000)
     assert Looked.looks < 3 * 10_000  # two for each neighbour
 
 

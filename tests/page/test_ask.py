@@ -91,6 +91,14 @@ def test_a_number_that_is_clicked_opens(line: str) -> None:
         assert behind["html"], link
 
 
+def test_what_the_page_does_not_show_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("a simulated allocator takes longer than all else")
+
+    monkeypatch.setattr("tfcalc.training.peaks.reserved", not_asked)
+    assert json.loads(page.ask("memory/gpt2?train&seq=128"))["exit"] == 0
+
+
 def test_all_numbers_of_a_peak_are_links_down_to_matrices() -> None:
     link, passed = "memory/gpt2?train&seq=256", []
     for _ in range(8):

@@ -39,7 +39,7 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     assert max(live) == max(phase.total for phase in phases.values())
 
 
-OF_ROWS = ("llama-3.2-1b", "gemma-2-2b", "t5-large", "bert-large-uncased")
+OF_ROWS = ("llama-3.2-1b", "gemma-2-2b", "gemma-3-4b-it", "t5-large", "bert-large-uncased")
 """Layers that are all alike, that take turns, in two stacks, and with dropout."""
 SHARED = Training(precision="bf16", zero="3", gpus=4, layout="fsdp2")
 ADAPTED = Training(lora=8)

@@ -22,8 +22,9 @@ SIZES = {
     "max_window_layers": 8,
 }
 FORMATS = {"fp32": Numerics(), "autocast": Numerics("float32", "bfloat16")}
-FAMILIES = {"llama": 11, "qwen2": 17, "gemma2": 18}
-"""With so many layers: one stands for six; for three and four in two rows; two that take turns, for four turns."""
+FAMILIES = {"llama": 11, "qwen2": 17, "gemma2": 18, "gemma3_text": 35}
+"""With so many layers: one stands for six; for three and four in two rows; two that take turns, for five turns; six
+that take turns, for three of them, with two more on top."""
 HOW = [
     *product(FAMILIES, FORMATS, ("eager", "flash"), ("none", "full", "selective")),
     *product(FAMILIES, ["fp32"], ["eager"], ["every:2"]),  # of layers that are equal each second runs again

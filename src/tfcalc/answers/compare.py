@@ -187,7 +187,7 @@ class Comparison(FieldsThatDiffer, in_order=True):
             ],
             assumes=tuple(self._assumes()),
             see_also=("--only-differences", "--format markdown", "--json"),
-            detailed=self._detailed(),
+            detailed=self._detailed,
         )
 
     def pictures(self) -> tuple[Bars]:

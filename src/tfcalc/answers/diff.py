@@ -121,7 +121,7 @@ class Diff(FieldsThatDiffer, in_order=True):
             notes=tuple(self._notes()),
             assumes=self._assumes(),
             see_also=("--format markdown", "--json"),
-            detailed=self._detailed(),
+            detailed=self._detailed,
         )
 
     def _shown(self) -> list[Row]:

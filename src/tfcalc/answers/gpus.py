@@ -96,7 +96,7 @@ class ListOfGpus(Answer):
             ),
             see_also=("--json (all formats)", *(() if alone else ("--assumptions (sources)",)), "tfcalc fit MODEL"),
             assumptions=lines,
-            detailed=self._detailed(),
+            detailed=self._detailed,
         )
 
     def _detailed(self) -> Sheet:

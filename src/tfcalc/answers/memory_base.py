@@ -266,6 +266,12 @@ def _band(figure: Figure, units: str) -> str:
     return f"{number if unit == high.split(' ')[1] else low}-{high}"
 
 
+def entries_in(tree: Component, depth: int | None) -> Entry:
+    """The entries of a tree of plain numbers; with no ``depth`` layers and what is like them stay whole."""
+    numbers = of_numbers(tree).root()
+    return breakdown(numbers, numbers, bytes_held, {}, inside_blocks=depth is not None)
+
+
 def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozenset[str]]:
     """The entries of a tree whose sizes remember their formulas, and the letters of these.
 

@@ -483,7 +483,7 @@ class Overview(Answer):
             notes=(*self._of_card(), *self.notes),
             assumes=tuple(self._assumes()),
             see_also=(f"tfcalc COMMAND {self.asked} opens a line",),
-            detailed=self._detailed(),
+            detailed=self._detailed,
         )
 
     def _rows(self) -> Iterator[list[Cell]]:

@@ -25,6 +25,7 @@ from tfcalc.report.opening import Way, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens, of
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.itemized import Tree
     from tfcalc.core.component import Node
     from tfcalc.model import Model
     from tfcalc.report.explanation import Explanation
@@ -310,6 +311,7 @@ class PartCounts:
         for part in self.parts:
             find(root, part)
         self.known: dict[int, tuple[int, ...]] = {}
+        self.opened: dict[int, Tree] = {}
 
     def __call__(self, value: int) -> tuple[int, ...]:
         """Return the amounts of the parts, then that of the whole. Raises InvalidModel where there is no such model."""
@@ -321,6 +323,13 @@ class PartCounts:
             found = [sum(int(str(node.total(measure))) for node in named(root, part)) for part in self.parts]
             self.known[value] = (*found, int(str(root.total(measure))))
         return self.known[value]
+
+    def to_open(self, value: int) -> Tree:
+        """The tree that explain opens where the size has this value; it is built once for all parts."""
+        if value not in self.opened:
+            model, run = self.at(value)
+            self.opened[value] = to_open(model, self.of, run if self.of == "flops" else None, self.conventions)
+        return self.opened[value]
 
     def at(self, value: int) -> tuple[Model, Workload]:
         """The model and the workload, of which one has this size."""
@@ -387,8 +396,7 @@ class PartAmount:
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         counted, of = self.answer.counted, self.answer.of
-        model, run = counted.at(self.value)
-        tree = to_open(model, of, run if of == "flops" else None, counted.conventions)
+        tree = counted.to_open(self.value)
         kept = {node.path for node in named(tree.node, self.part)} if self.part else {tree.node.path}
         note = f"{self.part or 'the whole'} at {self.answer.over} {self.value:,}"
         return together(prefix, of, tree, lambda node: node.path in kept, COUNTS[of], (note,))

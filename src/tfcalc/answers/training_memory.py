@@ -17,6 +17,7 @@ from tfcalc.answers.memory_base import (
     PeakMemory,
     card_assumptions,
     card_lines,
+    entries_in,
     global_batch,
     memory_breakdown,
     of_text_alone,
@@ -220,8 +221,8 @@ def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[i
 class TrainingMemory(PeakMemory):
     """The peak of a training step: the largest amount of memory live at once.
 
-    Its numbers come from a step that runs with plain numbers, until somebody reads what the peak is made of
-    (``whole``): then from that which runs with formulas, which takes several times as long.
+    Its numbers come from a step that runs with plain numbers, until somebody reads the formulas of what the peak is
+    made of (``whole``): then from that which runs with formulas, which takes several times as long.
     """
 
     form = "--train"
@@ -450,7 +451,7 @@ class TrainingMemory(PeakMemory):
     def summary(self) -> Summary:
         """The terms at the peak."""
         return training_summary(
-            self.whole,
+            entries_in(self.step.alive, self.depth),
             dict(self.totals),
             exact(self._model.tree(self.run).total(params)),
             self.subtitle,

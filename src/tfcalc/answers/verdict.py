@@ -244,6 +244,10 @@ class Fit(WithSheet):
         """Return the JSON object of ``--json``: the keys of the memory report, the verdict and what would fit."""
         return self.report.to_dict()
 
+    def entries(self) -> Mapping[str, Any]:
+        """Return that object, of which each entry is found when it is read."""
+        return self.report.entries()
+
     @property
     def declared(self) -> Memory:
         """Memory report, which declares where the verdict's numbers come from."""
@@ -282,7 +286,7 @@ class Fit(WithSheet):
             **footer._asdict(),
         )
         return sheet._replace(
-            detailed=sheet._replace(
+            detailed=lambda: sheet._replace(
                 columns=(Column(first, numeric=False), Column("peak"), Column("free"), Column("add", numeric=False)),
                 rows=[
                     [

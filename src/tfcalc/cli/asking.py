@@ -13,7 +13,7 @@ from tfcalc.cli.messages import tell
 from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed, read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
-from tfcalc.report.declared import Answer as DeclaredAnswer
+from tfcalc.report.number import entries_of
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 from tfcalc.zoo.transformer import Transformer
 
@@ -48,7 +48,7 @@ class Asker:
         if asked.entries:
             return asked.entries(settings)
         answer = asked.answer(settings)
-        return answer.entries() if isinstance(answer, DeclaredAnswer) else answer.to_dict()
+        return entries_of(answer)
 
     def answer(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Openable:
         """The answer itself, whose numbers can be opened; to ``depth`` levels, unless None."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfcalc.configs.config import MOST_LAYERS, Config, ConfigRecord
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
 from tfcalc.core.measure import params
 from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guarded
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
@@ -87,14 +88,29 @@ WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MTModel")
 
 POSITIONS = "P"
 
-PLAIN = (int, str, bool, float, type(None))
+PLAIN = (int, str, bool, float, type(None), Polynomial)
+"""Types of what records nothing that is done with it, so that what comes out may be remembered."""
 MOST_NAMES, MOST_COMPARED = 500, 5_000
 """Fields of an object, more being labels or the like, and of a config, that are looked through for slips."""
 REMEMBERED = 16
-"""Trees: as many as one question looks at."""
+"""Trees, and models with other sizes: as many as one question looks at."""
 
 IN_PATHS = dict.fromkeys(map(ord, "[]."), "_")
 """What paths of modules are made of: in the name of a class, which any text can be, it would be read as part of one."""
+
+
+Asked = TypeVar("Asked")
+Made = TypeVar("Made")
+
+
+def remembered(known: dict[Asked, Made], asked: Asked, make: Callable[[], Made]) -> Made:
+    """Return what was made for this before, or make it; the oldest of a few is forgotten."""
+    if asked not in known:
+        made = make()
+        if len(known) == REMEMBERED:
+            del known[next(iter(known))]
+        known[asked] = made
+    return known[asked]
 
 
 class HFModel:
@@ -113,6 +129,7 @@ class HFModel:
 
     __slots__ = (
         "_module",
+        "_others",
         "_read",
         "_trees",
         "changed",
@@ -152,6 +169,7 @@ class HFModel:
         self._read: ConfigRecord | None = None
         self._module: Module | None = None
         self._trees: dict[tuple[object, ...], Component] = {}
+        self._others: dict[tuple[tuple[str, Num], ...], HFModel] = {}
 
     @property
     def config(self) -> dict[str, object]:
@@ -173,17 +191,12 @@ class HFModel:
     def tree(self, workload: Workload) -> Component:
         """The component tree, named as the published checkpoint names its modules.
 
-        Those of the last few workloads are remembered, where they are given by numbers.
+        Those of the last few workloads are remembered, where they are given by numbers and symbols.
         """
         sizes = tuple(workload.__dict__.values())
-        if self.instead or not all(type(size) in PLAIN for size in sizes):
+        if not all(type(size) in PLAIN for size in (*sizes, *self.instead.values())):
             return self._build(workload)
-        if sizes not in self._trees:
-            made = self._build(workload)
-            if len(self._trees) == REMEMBERED:
-                del self._trees[next(iter(self._trees))]
-            self._trees[sizes] = made
-        return self._trees[sizes]
+        return remembered(self._trees, sizes, lambda: self._build(workload))
 
     def _build(self, run: Workload) -> Component:
         from tfcalc.nn.module import counted
@@ -324,6 +337,11 @@ class HFModel:
         """
         if not sizes:
             return self
+        if not all(type(size) in PLAIN for size in sizes.values()):
+            return self._replaced(sizes)
+        return remembered(self._others, tuple(sizes.items()), lambda: self._replaced(sizes))
+
+    def _replaced(self, sizes: Mapping[str, Num]) -> HFModel:
         places = {name: self._paths_of(name) for name in sizes}
         alone = {paths[0]: sizes[name] for name, paths in places.items() if len(paths) == 1}
         paths = {

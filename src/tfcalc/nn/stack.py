@@ -184,45 +184,58 @@ class Stack(Module):
         return x.trace.checkpoint(layer, x, *beside, **how)
 
 
+RUNNING = 3
+"""Periods of a row that run between its ends: the one that represents the rest, and one on each side.
+
+That above frees what all the represented ones handed on.
+"""
+
+
 def _at_ends(groups: list[EqualLayers], ends: Ends) -> Iterator[EqualLayers]:
-    """Yield the periods at the ends of each row of equal ones, and between them one for all others."""
+    """Yield the layers at the ends of each row of repeating ones, and between them one period for all others."""
     for row, period in _rows(groups, ends):
-        between = len(row) // period - ends.below - ends.above
-        if between < 2:
+        times = (len(row) - sum(ends)) // period
+        if times <= RUNNING:
             yield from row
-        else:
-            running = row[: (ends.below + 1) * period] + row[-ends.above * period :]
-            for number, each in enumerate(running):
-                turn, at = divmod(number, period)
-                yield each._replace(stands_for=between if turn == ends.below else 1, place=(at, period), turn=turn)
+            continue
+        first, last = ends.below, ends.below + (times - 1) * period
+        turns = (
+            (row[:first], 1),
+            (row[first : first + period], 1),
+            (row[first + period : first + 2 * period], times - 2),
+            (row[last : last + period], 1),
+            (row[last + period :], 1),
+        )
+        for turn, (layers, stands_for) in enumerate(each for each in turns if each[0]):
+            for at, each in enumerate(layers):
+                yield each._replace(stands_for=stands_for, place=(at, len(layers)), turn=turn)
 
 
 def _rows(groups: list[EqualLayers], ends: Ends) -> Iterator[tuple[list[EqualLayers], int]]:
     """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
     kinds, start = _kinds(groups), 0
     while start < len(groups):
-        _, period, times = max(_repeated(kinds, start, ends), key=lambda found: found[0])
-        yield groups[start : start + period * times], period
-        start += period * times
+        _, period, length = max(_repeated(kinds, start, ends), key=lambda found: found[0])
+        yield groups[start : start + length], period
+        start += length
 
 
 def _repeated(kinds: list[int], start: int, ends: Ends) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of layers that each period beginning here spares, its length and times, shorter ones first.
+    """Yield how many layers each period beginning here spares, its length and that of its row, shorter ones first.
 
     Periods that are too long to spare more than one before them are left out.
     """
     yield 0, 1, 1
-    spared, left, running = 0, len(kinds) - start, sum(ends) + 1
-    for period in range(1, left // (running + 1) + 1):
-        if left - running * period <= spared:
+    spared, left = 0, len(kinds) - start - sum(ends)
+    for period in range(1, left // (RUNNING + 1) + 1):
+        if left - RUNNING * period <= spared:
             return
         end = start + period
         while end < len(kinds) and kinds[end] == kinds[end - period]:
             end += 1
-        times = (end - start) // period
-        here = (times - running) * period
+        here = ((end - start - sum(ends)) // period - RUNNING) * period
         spared = max(spared, here)
-        yield here, period, times
+        yield here, period, end - start
 
 
 def _equal(layers: Sequence[Module]) -> Iterator[int]:

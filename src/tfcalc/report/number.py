@@ -34,6 +34,12 @@ class Openable(Protocol):
         ...
 
 
+def entries_of(answer: Any) -> Mapping[str, Any]:
+    """The JSON object of an answer; an entry is found when it is read, if the answer declares each by itself."""
+    found: Mapping[str, Any] = getattr(answer, "entries", answer.to_dict)()
+    return found
+
+
 def open_answer(answer: Openable, keys: Sequence[str], by: Mapping[str, str] = NOTHING) -> Explanation | Derivation:
     """The number of an ``answer`` at these keys of its JSON: what it is the sum of, or follows from, or who gave it.
 
@@ -55,8 +61,7 @@ class Opened:
     """
 
     def __init__(self, answer: Openable, by: Mapping[str, str] = NOTHING, prefix: str = "") -> None:
-        entries = getattr(answer, "entries", answer.to_dict)
-        self.said: Mapping[str, Any] = entries()
+        self.said = entries_of(answer)
         self.answer, self.by, self.prefix = answer.declared, by, prefix
 
     @property

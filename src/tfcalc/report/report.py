@@ -294,22 +294,21 @@ class Report(Answer):
         """The verdict on the limit; the summary; or the breakdown as rows, with definitions and legend below."""
         from tfcalc.report.sheet import Sheet, of
 
-        whole = self.whole if self.limit is None else None  # first what finds most: then nothing is found twice
-        quiet = of(self.answer, self.answer_key)
-        if whole is None:
+        if self.limit is not None:
+            quiet = of(self.answer, self.answer_key)
             return Sheet(self.verdict_on_limit(), (), (), quiet, assumptions=self.footer.assumptions)
-        summary = self.summary
+        summary = self.summary  # first what finds most: then nothing is found twice
         if summary is None:
-            return self.breakdown(whole)
+            return self.breakdown()
         return Sheet(
             title=self.headline(),
             subtitle=summary.subtitle or self.heading,
             columns=summary.columns,
             rows=summary.rows,
-            quiet=quiet,
+            quiet=of(self.answer, self.answer_key),
             notes=(*self.labelled(), *self.notes),
             **self.footer._asdict(),
-            detailed=self.breakdown(whole),
+            detailed=self.breakdown,
         )
 
     def pictures(self) -> "Sequence[Picture]":
@@ -329,11 +328,11 @@ class Report(Answer):
         title = f"{self.headline()}, divided into parts"
         return (chart.Divided(title, portion(self.root, ""), self.unit, str(self.definitions.get("units", "iec"))),)
 
-    def breakdown(self, _whole: Entry) -> "Sheet":
+    def breakdown(self) -> "Sheet":
         """A row for each entry that is shown."""
         from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times, of
 
-        entries = list(self.numbered())
+        entries = list(self.numbered())  # first what finds most: then nothing is found twice
         amount = Bytes if self.unit == "bytes" else int
         return Sheet(
             title=self.headline(),

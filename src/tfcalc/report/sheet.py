@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, overload
 
@@ -172,8 +172,8 @@ class Sheet(NamedTuple):
     first column, and ``paths`` say in full what the indentation means, for programs. Below the table come ``notes``
     (what belongs to the answer), then a line each of what it ``assumes``, what is ``not_counted``, and commands to
     ``see_also``; the full ``assumptions`` follow with --assumptions, the ``legend`` where there are formulas.
-    ``detailed`` is the same answer with everything opened: for --formulas, and for programs. ``letters`` are those that
-    the user has for some of the formulas' letters.
+    ``detailed`` makes the same answer with everything opened: for --formulas, and for programs. ``letters`` are those
+    that the user has for some of the formulas' letters.
     """
 
     title: str
@@ -189,7 +189,7 @@ class Sheet(NamedTuple):
     legend: Mapping[str, str] = MappingProxyType({})
     depths: Sequence[int] = ()
     paths: Sequence[str] = ()
-    detailed: Sheet | None = None
+    detailed: Callable[[], Sheet] | None = None
     letters: Mapping[str, str] = MappingProxyType({})
 
     def depth(self, row: int) -> int:
@@ -217,7 +217,7 @@ class Sheet(NamedTuple):
 
     def as_asked(self, style: Style) -> Sheet:
         """Without the formulas, or with all of them, as the style asks for and as they are short enough for."""
-        sheet = self.detailed if style.formulas and self.detailed else self
+        sheet = self.detailed() if style.formulas and self.detailed else self
         if style.formulas:
             return sheet._replace(columns=[c._replace(spare=0) if c.formula else c for c in sheet.columns])
         if not any(column.formula for column in sheet.columns):

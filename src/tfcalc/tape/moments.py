@@ -156,8 +156,9 @@ class Own(NamedTuple):
 
 _Pass = tuple[int, bool]
 """Turn of a row, and whether backward runs it."""
-_OwnedEvent = tuple[Allocation, int, int]
-"""An event of a turn: index of the pass that made the tensor (-1: none of this row), and the tensor's number in it."""
+_OwnedEvent = tuple[int, int, int, int]
+"""An event of a turn: bytes and stream as in an Allocation, the index of the pass that made the tensor, and the
+tensor's number in it. Of a tensor that no pass of this row made, which is freed here, the index is -1."""
 
 
 class Differ(Exception):
@@ -255,32 +256,36 @@ class _Repeated:
         """Return a turn's events with the pass that made each tensor, as an index into the second list, of passes."""
         passes: dict[tuple[int, bool], int] = {}
         owned: list[_OwnedEvent] = []
-        for event in events:
-            own = self.owners.get(event[0])
+        for tensor, size, stream in events:
+            own = self.owners.get(tensor)
             if own is None or own.row != row:
-                owned.append((event, -1, 0))
+                owned.append((size, stream, -1, tensor))
             else:
-                owned.append((event, passes.setdefault((own.turn, own.backward), len(passes)), own.number))
+                maker = passes.setdefault((own.turn, own.backward), len(passes))
+                owned.append((size, stream, maker, own.number))
         return owned, list(passes)
 
     def _inside(self, ran: tuple[list[_OwnedEvent], list[_Pass]], row: int, further: int) -> None:
         """Append the events of a turn, ``further`` turns up its row from where it ran."""
         owned, passes = ran
         made = [self.made.setdefault((row, turn + further, backward), []) for turn, backward in passes]
-        events = self.events  # a local name, as a hundred thousand events pass through this loop
-        for event, maker, number in owned:
-            if maker < 0:
-                self._outside([event])
-                continue
-            numbers, (_, size, stream) = made[maker], event
+        events = self.events
+        place, append = len(events), events.append  # local names, as a hundred thousand events pass through this loop
+        for size, stream, maker, number in owned:
             if size:
-                numbers.append(len(events))
-                events.append((len(events), size, stream))
+                made[maker].append(place)
+                append((place, size, stream))
+            elif maker < 0:
+                self._outside([(number, 0, 0)])
+                place = len(events)
+                continue
             else:
+                numbers = made[maker]
                 if number >= len(numbers) or numbers[number] == FREED:
                     raise Differ
-                events.append((numbers[number], 0, 0))
+                append((numbers[number], 0, 0))
                 numbers[number] = FREED
+            place += 1
 
     def _free(self, key: tuple[int, int, bool], number: int) -> None:
         numbers = self.made.get(key, NOTHING)

@@ -137,9 +137,6 @@ def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
     return tuple(reversed(new))
 
 
-_dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
-
-
 def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """Merge axes that are adjacent in memory: the size of each run, and the stride within it."""
     runs: list[tuple[int, int]] = []
@@ -155,13 +152,23 @@ def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]
 
 def preserved(x: Tensor) -> Strides:
     """Return the strides of a new tensor with this one's order of axes in memory (torch.preserve_format)."""
-    strides = x.strides
-    if strides is None or x.dense:
+    shape, strides = x.shape, x.strides
+    if strides is None or strides == dense(shape):
         return strides
-    order = sorted(range(len(x.shape)), key=lambda axis: -strides[axis])
-    inside = dense(tuple(x.shape[axis] for axis in order))
-    return None if inside is None else tuple(inside[order.index(axis)] for axis in range(len(x.shape)))
+    plain = {*map(type, shape), *map(type, strides)} == PLAIN
+    return _preserved_remembered(shape, strides) if plain else _preserved(shape, strides)
 
+
+def _preserved(shape: Shape, strides: tuple[int, ...]) -> Strides:
+    if not apart(shape, strides, dense(shape)):
+        return strides
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    inside = dense(tuple(shape[axis] for axis in order))
+    return None if inside is None else tuple(inside[order.index(axis)] for axis in range(len(shape)))
+
+
+_dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
+_preserved_remembered = lru_cache(maxsize=4096)(_preserved)
 
 CHANNELS_LAST = (1, 3, 2, 0)
 """Axes of a channels_last image tensor, from the innermost."""
@@ -408,18 +415,17 @@ class Group(Protocol):
 
 
 class Ends(NamedTuple):
-    """Numbers of layers of a row that run before and after the one that represents the rest.
+    """Numbers of layers at the bottom and at the top of a row that may differ from those of the same kind between them.
 
-    The first and the last layer may differ in what is live beside them; and the one behind the represented layers frees
-    what all of these handed on. Of several unlike layers that repeat, it is the number of their periods.
+    The first and the last layer may differ in what is live beside them.
     """
 
     below: int
     above: int
 
 
-WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
-"""Backward needs one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
+WITH_BACKWARD, FORWARD_ALONE = Ends(1, 2), Ends(0, 1)
+"""Backward has one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
 
 
 class Trace:

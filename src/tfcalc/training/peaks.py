@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component, Held
@@ -23,7 +23,16 @@ from tfcalc.nn.model import ModelWithHead
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
-from tfcalc.tape.moments import Allocation, AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
+from tfcalc.tape.moments import (
+    Allocation,
+    AllocationRecorder,
+    Moments,
+    Noted,
+    SizedRecorder,
+    SizedTracker,
+    StepRecorder,
+    repeated,
+)
 from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
@@ -159,6 +168,7 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
     return Peaks(model).peak(run, plan)
 
 
+Noting = TypeVar("Noting", AllocationRecorder, StepRecorder)
 Key = tuple["Workload", "Training", bool]
 """What the tape sees of a run and a plan, and whether gradients stay."""
 
@@ -352,13 +362,22 @@ class Peaks:
         key = self.key(run, plan)
         if key[-1] and not noting and key not in self.steps:
             self._told_by((*key[:-1], False), key)
-        if key not in (self.noted if noting else self.steps):
-            recorder = AllocationRecorder() if noting else None
-            (sized, _, _), model = self.standing(run, plan), piece_of(self.model, run, plan)
-            self.steps[key] = step_of(sized, model, run, plan, recorder)
-            if recorder is not None:
-                self.noted[key] = recorder.noted
+        if noting and key not in self.noted:
+            self._runs(run, plan, AllocationRecorder())
+        elif key not in self.steps:
+            self.steps[key] = step_of(self.tree(run, plan), piece_of(self.model, run, plan), run, plan)
         return self.steps[key]
+
+    def recorded(self, run: Workload, plan: Training) -> StepRecorder:
+        """The step of a run and a plan that were checked, with every tensor that is live at its peak."""
+        return self._runs(run, plan, StepRecorder())
+
+    def _runs(self, run: Workload, plan: Training, recorder: Noting) -> Noting:
+        """Run a step that notes its allocations, and remember it."""
+        key = self.key(run, plan)
+        self.steps[key] = step_of(self.tree(run, plan), piece_of(self.model, run, plan), run, plan, recorder)
+        self.noted[key] = recorder.noted
+        return recorder
 
     def _told_by(self, other: Key, key: Key) -> None:
         """A step whose gradients do not stay says what is live where they do."""
@@ -631,7 +650,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     if plan.megatron:
         return of_megatron(model, run, plan).step
     check_step(model, run, plan)
-    by, placement = precision(plan.precision), placement_of(plan)
+    by = precision(plan.precision)
     guards, recorder = Guards(), SizedRecorder()
     run_ = guarding(run, guards)
     model_ = piece_of(remembering(model), run_, plan)
@@ -648,6 +667,24 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     beside = beside_of(buffers, plan, ran.returned)
     found = phases_of(plan, states, beside, ran)
     peak = highest(found)
+    states, live, passing = at_peak(recorder, plan, states, saved, beside, peak)
+    logits = bytes_in(outputs(ran.returned))
+    return TrainingStep(live, found, peak, saved, states, beside, passing, on_host, logits)
+
+
+class AtPeak(NamedTuple):
+    """Memory at the peak of a step: the states with what is gathered then, all that is live, and the temporary part."""
+
+    states: Placed
+    alive: Component
+    passing: Component
+
+
+def at_peak(
+    recorder: PeakRecorder, plan: Training, states: Placed, saved: Component, beside: Overheads, peak: Phase
+) -> AtPeak:
+    """Return what is live at the peak of a step, tensor by tensor, as the recorder of its run has it."""
+    placement = placement_of(plan)
     passing = states.step if peak.name == STEP else temporaries(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
@@ -656,9 +693,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
         states = states._replace(gathered=_gathered(recorder, peak))
-    live = alive(states, gradients, saved, beside, passing, peak)
-    logits = bytes_in(outputs(ran.returned))
-    return TrainingStep(live, found, peak, saved, states, beside, passing, on_host, logits)
+    return AtPeak(states, alive(states, gradients, saved, beside, passing, peak), passing)
 
 
 def check_step(model: Model, run: Workload, plan: Training) -> None:
@@ -720,6 +755,12 @@ class TrainingNumbers:
     def placed(self) -> Placed:
         """The states."""
         return self._standing[1]
+
+    @cached_property
+    def alive(self) -> Component:
+        """Memory live at the peak, term by term; for this a step runs that lists its tensors."""
+        recorder = self.peaks.recorded(self.run, self.plan)
+        return at_peak(recorder, self.plan, self.placed, self.saved, self.beside, self.peak).alive
 
     @property
     def peak(self) -> Phase:

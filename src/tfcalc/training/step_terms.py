@@ -129,6 +129,11 @@ class Step(Protocol):
     """A step whose terms are told: of all that is found, or of each by itself when it is read."""
 
     @property
+    def alive(self) -> Component:
+        """Memory live at the peak, term by term."""
+        ...
+
+    @property
     def peak(self) -> Phase:
         """The phase that holds most."""
         ...

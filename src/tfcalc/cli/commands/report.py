@@ -307,6 +307,7 @@ class ModelReport(Answer):
         try:
             given = settings_of(words, asked.options)
             answer = asked.answer(Settings(given.given, self.settings.named, given.path))
+            answer.to_dict()  # first what finds most: then nothing is found twice
             answer.sheet()  # what is wrong is found when the answer is read
         except TfcalcError as error:
             return AnsweredLine(line, None, error)
