@@ -100,7 +100,7 @@ def test_what_has_no_cost_is_refused_with_what_to_ask(tfcalc: Program) -> None:
         said = json.loads(found.stderr)
         assert (found.returncode, found.stdout) == (2, "")
         assert said["message"] == f"{concept.name}: {concept.refused}"
-        command = re.search(r"tfcalc \w+ llama-3-8b( --\w+)*( decode)?", said["hint"])
+        command = re.search(r"tfcalc \w+ llama-3-8b( --\w+( decode| \d+G?B)?)*", said["hint"])
         assert command
         assert tfcalc(*shlex.split(command[0])[1:]).returncode == 0
     assert "no parameters" in tfcalc("explain", "temperature").stderr
