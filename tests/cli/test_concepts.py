@@ -43,6 +43,10 @@ BY_HAND: dict[str, float] = {
     "gradients": 2 * LLAMA,
     "MACs": 3 * FORWARD / 2,
     "prefill": FORWARD,
+    "backward": 2 * FORWARD,
+    "crossover": (3 * H * FFN - 2 * H * HEADS * D - 2 * H * KV * D) / (2 * HEADS * D),  # 2l·a·d = the rest
+    "number of parameters": LLAMA,
+    "d_model": H,
     "tokens per parameter": LLAMA,
     "multi-head attention": 2 * H * HEADS * D + 2 * H * KV * D,
     "SwiGLU": 3 * H * FFN,

@@ -58,6 +58,10 @@ WORKS = {
     "train gpt2 --precision fp8 --tokens 1B --gpu h100": "1B tokens in at least",
     "train gpt2 --steps 100 --batch 8 --seq 1k --gpu t4": "819k tokens in",
     "finetune gpt2 --epochs 3 --samples 1000 --seq 512 --gpu t4": "1.54M tokens in",
+    "512x64x2048": f"matrix product: {2 * 512 * 64 * 2048:,} FLOPs",
+    "flops 512×64×2048": f"matrix product: {2 * 512 * 64 * 2048:,} FLOPs",
+    "why 989TFLOPS": "FLOPs per second: the dense peak of",  # the H100's datasheet has 1,979 with sparsity
+    "how many t4 to fine-tune gpt2": "FITS",
     "llama3 70b": "70.6B parameters",
     "how much vram for llama 3 70b": "70.6B parameters",
     "will gpt2 xl fit on two rtx 4090s?": "1.56B parameters",
@@ -94,6 +98,7 @@ ANSWERED = {
     "gpt-4": "not published",
     "energy gpt2 --tokens 1T": "'energy' is neither a command nor a model",
     "bert": "bert-base-cased",
+    "why 42GB gpt2 --qlora": "tfcalc explain memory.peak_bytes MODEL --train",
     "how do I train a model": "names neither one model nor a concept",
     "will gpt2 fit on a t4 with 8k context": "type tfcalc gpt2 --gpu t4, with its option",
     "compare gpt2 gpt2-xl --flops": "each has its rows",
@@ -283,6 +288,34 @@ def test_a_question_opens_the_number_of_its_model(tfcalc: Program) -> None:
         found = tfcalc(*line.split(), "-q")
         assert (found.stdout.strip(), found.stderr) == (f"{value}", ""), line
     assert "names 2 models" in tfcalc("explain", "is the kv cache of gpt2 that of gpt2-xl").stderr
+
+
+SENTENCES = {
+    "There are 2,362,368 trainable parameters at each attention layer, how?": "4 x 768² + 4 x 768 = 2,362,368",
+    "2,362,368 parameters in one self-attention layer": "4 x 768² + 4 x 768 = 2,362,368",
+    "where are the 175 billion parameters of gpt-3": "175 billion is 174,604,259,328 parameters",
+    "is the embedding counted twice": "weight tying",
+    "do heads change flops": "multi-head attention",
+    "why is MLA's cache small": "MLA: ",
+    "should mfu take tensor parallelism into account": "however these are split over them",
+    "how many experts are active per token": "MoE",
+    "MACs or FLOPs": "MACs",
+    "how is 31.25 GB of logits made": "logits",
+    "why does training run out of memory": "training memory",
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_question_is_about_its_concept_or_its_number(tfcalc: Program, sentence: str) -> None:
+    found = tfcalc("explain", sentence)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert SENTENCES[sentence] in " ".join(found.stdout.split())
+
+
+def test_paths_of_hybrids_are_broken_within_80_columns(tfcalc: Program) -> None:
+    found = tfcalc("explain", "active parameters", "qwen3.5-35b-a3b", env={"COLUMNS": "80"}).stdout
+    assert [line for line in found.splitlines() if len(line) > 80] == []
+    assert "layers[0-2,4-6,8-10,12-14," in found
 
 
 def test_explain_opens_what_texts_call_so(tfcalc: Program) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tfcalc.catalog import is_known, is_path
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
+from tfcalc.report.concepts import concept_in
 from tfcalc.serving.weight_formats import format_named
+from tfcalc.timing.rates import machine_of
 
 WORDS = {
     "asking": "how what which will would can could does do is are should where when who i my what's whats",
@@ -25,9 +28,16 @@ LONGEST_NAME = 4
 MARKS = ",.;:?!()'\""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 
+
+def contains(word: str, words: frozenset[str]) -> bool:
+    """Return whether a word is among these."""
+    return word in words
+
+
 ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
-    ("fit --qlora", lambda words: "qlora" in words),
-    ("fit --lora", lambda words: "lora" in words),
+    *((f"fit --{adapter}", partial(contains, adapter)) for adapter in ("qlora", "lora")),
+    *((f"fit --method {method}", partial(contains, method)) for method in ("dpo", "grpo", "ppo")),
+    ("plan", lambda words: bool(words & TRAINED and "many" in words)),
     ("train", lambda words: bool(words & TRAINED and words & TIMED)),
     ("fit", lambda words: bool(words & TRAINED)),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
@@ -35,6 +45,10 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("params", lambda words: bool(words & {"parameters", "params", "weights"})),
 )
 """The command that a question asks for, by its words; one without any of these asks for everything at a glance."""
+
+
+AT_A_GLANCE = ("training memory", "parameter count")
+"""Concepts that everything at a glance tells of a model."""
 
 
 class AskedInWords(NamedTuple):
@@ -62,6 +76,11 @@ def question_in(words: Sequence[str]) -> AskedInWords | None:
             cards, rest[place - 1] = {f"{number}x{name}": place}, ""
     lower = frozenset(word.lower() for word in rest)
     command = next((line for line, asks in ASKED_FOR if asks(lower)), "")
+    concept = None if command or cards else concept_in(" ".join(rest))
+    if concept is not None and concept.name not in AT_A_GLANCE:
+        return AskedInWords(("explain", concept.name, *models), ())
+    if command == "plan" and not (cards and all(map(_is_timed, cards))):
+        command = "fit"
     card = ("--gpu", *cards) if cards else ()
     left = tuple(word for word in rest if any(map(str.isdigit, word)))
     first, *options = command.split() or [""]
@@ -112,6 +131,11 @@ def _card(words: Sequence[str]) -> str:
         if re.search(r"\d", spelled) and is_card(spelled):
             return spelled
     return ""
+
+
+def _is_timed(name: str) -> bool:
+    """Return whether layouts on this card are known by their seconds."""
+    return machine_of(named(parse_gpu(name)[1])[0]) is not None
 
 
 def is_card(name: str) -> bool:

@@ -135,7 +135,9 @@ def read(text: str) -> WrittenNumber:
     return WrittenNumber(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
 
 
-_WORD = re.compile(r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MBT]|million|billion|trillion)\b)?(?![\w-])")
+_WORD = re.compile(
+    r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MGTPE]FLOP[sS]?|[MBT]|million|billion|trillion)\b)?(?![\w-])"
+)
 
 
 def numbers_in(text: str) -> list[str]:
