@@ -315,7 +315,7 @@ def test_a_question_is_about_its_concept_or_its_number(tfcalc: Program, sentence
 def test_paths_of_hybrids_are_broken_within_80_columns(tfcalc: Program) -> None:
     found = tfcalc("explain", "active parameters", "qwen3.5-35b-a3b", env={"COLUMNS": "80"}).stdout
     assert [line for line in found.splitlines() if len(line) > 80] == []
-    assert "layers[0-2,4-6,8-10,12-14," in found
+    assert "layers[0-2,4-6,8-10,\n  12-14" in found
 
 
 def test_explain_opens_what_texts_call_so(tfcalc: Program) -> None:
