@@ -82,6 +82,8 @@ NAMES = {
     "h100-nvl": "H100-NVL",
     "h200": "H200-SXM",
     "l40s": "L40S",
+    "l40": "L40",
+    "a800": "A800-SXM-80",
     "a10": "A10",
     "a10g": "A10G",
     "NVIDIA A30": "A30",
@@ -130,7 +132,7 @@ def test_every_name_of_the_table_is_its_own() -> None:
     [
         ("h1000", "did you mean H100?"),
         ("h202", "did you mean H20"),
-        ("l40", "did you mean L40S?"),
+        ("l41", "did you mean L4"),
         ("rtx4900", "did you mean RTX-4090?"),
         ("mi300", "did you mean MI300X?"),
         ("t40", "did you mean T4?"),

@@ -576,10 +576,19 @@ def _unknown(name: str) -> UnknownModel:
     hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)
     if known_type in model_types():
         hints.append(f"give a {known_type} config.json or its Hub id")
+    if UNPUBLISHED.match(spelled(asked)):
+        unknown = UnknownModel(f"the sizes of {short} are not published", OWN_SIZES)
+        unknown.near = True
+        return unknown
     hint = "; ".join(hints).replace("?;", "?") or "tfcalc models lists the presets; a path to a config.json works too"
     unknown = UnknownModel(f"model {short} is not known", hint)
     unknown.near = bool(hints)
     return unknown
+
+
+UNPUBLISHED = re.compile(r"(chatgpt|gpt-?[45]|o[134](-|$)|claude|gemini|grok-?[34])")
+"""How names of models begin that are served and whose configs nobody but their makers has."""
+OWN_SIZES = "of sizes that you assume: tfcalc --kind decoder --layers 96 --d-model 12288 --heads 96"
 
 
 def _near(id: str) -> list[str]:

@@ -90,8 +90,10 @@ MOST = 24
 """Largest number of known words that a hint lists."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     """Return ``did you mean x?`` for the closest known word, else a list of all; ``x:N`` stands for x with a number.
+
+    Words are as ``alike`` as difflib's ratio, 1 for equal ones.
 
     >>> nearest("fp31", ["fp32", "bf16"])
     'did you mean fp32?'
@@ -103,7 +105,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     words = list(known)
-    close = get_close_matches(word, words, n=1, cutoff=0.6)
+    close = get_close_matches(word, words, n=1, cutoff=alike)
     if close:
         name, _, number = close[0].partition(":")
         return f"give it a number from 1 to 999999: {name}:4" if number == "N" else f"did you mean {close[0]}?"

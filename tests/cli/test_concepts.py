@@ -43,6 +43,10 @@ BY_HAND: dict[str, float] = {
     "gradients": 2 * LLAMA,
     "MACs": 3 * FORWARD / 2,
     "prefill": FORWARD,
+    "backward": 2 * FORWARD,
+    "crossover": (3 * H * FFN - 2 * H * HEADS * D - 2 * H * KV * D) / (2 * HEADS * D),  # 2l·a·d = the rest
+    "number of parameters": LLAMA,
+    "d_model": H,
     "tokens per parameter": LLAMA,
     "multi-head attention": 2 * H * HEADS * D + 2 * H * KV * D,
     "SwiGLU": 3 * H * FFN,
@@ -100,7 +104,7 @@ def test_what_has_no_cost_is_refused_with_what_to_ask(tfcalc: Program) -> None:
         said = json.loads(found.stderr)
         assert (found.returncode, found.stdout) == (2, "")
         assert said["message"] == f"{concept.name}: {concept.refused}"
-        command = re.search(r"tfcalc \w+ llama-3-8b( --\w+)*( decode)?", said["hint"])
+        command = re.search(r"tfcalc \w+ llama-3-8b( --\w+( decode| \d+G?B)?)*", said["hint"])
         assert command
         assert tfcalc(*shlex.split(command[0])[1:]).returncode == 0
     assert "no parameters" in tfcalc("explain", "temperature").stderr

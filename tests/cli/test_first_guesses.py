@@ -53,6 +53,27 @@ WORKS = {
     "memory llama-3-8b --train --precision fp8": "GiB peak",
     "memory llama-3-8b --train --fp8": "GiB peak",
     "flops gpt2 --prefill": "FLOPs for a prefill",
+    "llama-3-8b --gpu 8xh100": "8.03B parameters",
+    "gpt2 --gpu 2x4090": "124M parameters",
+    "train gpt2 --precision fp8 --tokens 1B --gpu h100": "1B tokens in at least",
+    "train gpt2 --steps 100 --batch 8 --seq 1k --gpu t4": "819k tokens in",
+    "finetune gpt2 --epochs 3 --samples 1000 --seq 512 --gpu t4": "1.54M tokens in",
+    "512x64x2048": f"matrix product: {2 * 512 * 64 * 2048:,} FLOPs",
+    "flops 512×64×2048": f"matrix product: {2 * 512 * 64 * 2048:,} FLOPs",
+    "why 989TFLOPS": "FLOPs per second: the dense peak of",  # the H100's datasheet has 1,979 with sparsity
+    "how many t4 to fine-tune gpt2": "FITS",
+    "llama3 70b": "70.6B parameters",
+    "how much vram for llama 3 70b": "70.6B parameters",
+    "will gpt2 xl fit on two rtx 4090s?": "1.56B parameters",
+    "can I finetune gpt2 on a t4": "FITS",
+    "is 24GB enough for llama-3.1-8b": "8.03B parameters",
+    "gpt2 4bit": "of weights, in nf4",
+    "grpo qwen3-0.6b --generations 8 --gpu h100": "FITS",
+    "vllm serve gpt2 --gpu t4": "by bandwidth",
+    "params 12 layers 768 hidden --kind encoder": "85.1M parameters",
+    "why OOM": "training memory",
+    "mfu gpt2 --tps 90000 --gpu h100": "MFU",
+    "latency gpt2 --prompt 512 --gpu a100": "each user waits",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
@@ -68,13 +89,23 @@ ANSWERED = {
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
     "flops gpt2 --train --step-time 2": "add --mfu",
-    "train gpt2 --steps 100": "type --tokens N",
+    "train gpt2 --epochs 3": "add --samples 10k",
+    "train gpt2 --samples 10 --grpo": "writes its sequences itself",
+    "train gpt2 --steps 10 --tokens 1B": "both say how much a run reads",
+    "train gpt2 --hours 5": "type --tokens, --max-steps or --samples",
+    "plan gpt2 --gpu h100 --nodes 4": "type --gpus N, those of all nodes",
+    "design --compute 70B": "6 x parameters x tokens",
+    "gpt-4": "not published",
+    "energy gpt2 --tokens 1T": "'energy' is neither a command nor a model",
+    "bert": "bert-base-cased",
+    "why 42GB gpt2 --qlora": "tfcalc explain memory.peak_bytes MODEL --train",
+    "how do I train a model": "names neither one model nor a concept",
+    "will gpt2 fit on a t4 with 8k context": "type tfcalc gpt2 --gpu t4, with its option",
     "compare gpt2 gpt2-xl --flops": "each has its rows",
     "compare gpt2 gpt2-xl --gpu 8xh100": "add --train --fsdp, or --serve",
     "memory gpt2 --kv": "KV cache's format",
     "memory --module my.py:Net --gpu h100": "tfcalc gpus NAME says what a card has",
     "params --module my.py:Net": "file 'my.py' does not exist",
-    "train gpt2 --precision fp8 --tokens 1B --gpu h100": "ask plan --precision fp8",
     "memory gpt2 --train --precision fp8 --backend megatron": "plan --precision fp8 has its layouts",
     "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
@@ -89,6 +120,35 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert len(found.stdout.splitlines()) <= (
         24 if line.startswith("plan") else 20
     )  # a plan says how to open its first
+
+
+def test_gpus_at_a_glance_have_the_verdicts_of_each_with_its_share(tfcalc: Program) -> None:
+    """Those of ``memory --gpu``, and its bytes; weights and states in bf16 are 8 bytes a parameter over 8 GPUs."""
+    found = json.loads(tfcalc("llama-3-8b", "--gpu", "8xh100", "--json").stdout)
+    assert (found["gpu"], set(found["verdicts"].values())) == ("8xh100", {"fits"})
+    assert found["finetune_full_bytes"] > 8_030_261_248
+    for key, words in (("serving", ["--serve"]), ("finetune_qlora", ["--train", "--qlora", "--fsdp"])):
+        alone = json.loads(tfcalc("memory", "llama-3-8b", *words, "--gpus", "8", "--json").stdout)
+        assert found[f"{key}_bytes"] == alone["total_bytes"]
+    small = json.loads(tfcalc("llama-3-8b", "--gpu", "2xrtx-4090", "--json").stdout)
+    assert small["verdicts"]["finetune_full"] == "no"  # 8 bytes of 8.03B parameters over 2 are 30 GiB of 23
+    assert tfcalc("memory", "llama-3-8b", "--train", "--fsdp", "--gpu", "2xrtx-4090").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("length", "tokens"),
+    [
+        ("--max-steps 10 --batch 2 --grad-accum 3", 10 * 2 * 3 * 512),
+        ("--max-steps 10 --gpu 4xt4", 10 * 4 * 512),
+        ("--samples 100", 100 * 512),
+        ("--samples 100 --epochs 3 --batch 4", 3 * 100 * 512),
+        ("--samples 100 --dpo", 2 * 100 * 512),  # both of a pair
+    ],
+)
+def test_a_run_is_as_long_as_its_steps_or_samples(tfcalc: Program, length: str, tokens: int) -> None:
+    words = ["train", "gpt2", "--seq", "512", *("" if "--gpu" in length else "--gpu t4").split()]
+    found = tfcalc(*words, *length.split(), "--json")
+    assert json.loads(found.stdout)["training_tokens"] == tokens
 
 
 METHODS = {"finetune_full": (), "finetune_lora": ("--lora",), "finetune_qlora": ("--qlora",)}
@@ -214,6 +274,48 @@ OPENED = {
     "parameters|gpt2": 124_439_808,
 }
 """Words of texts, and the number that they open; ``|`` is between arguments."""
+
+
+def test_a_question_opens_the_number_of_its_model(tfcalc: Program) -> None:
+    """GPT-2: 12 layers of 2 x 768 in 2 bytes; Llama 3.1 70B: 80 of 2 x 8 heads of 128, in 2 bytes."""
+    lines = {
+        "why is the kv cache of gpt2 so large": 12 * 2 * 768 * 2 * 1024,
+        "kv-cache llama-3.1-70b 128k": 80 * 2 * 8 * 128 * 2 * 131_072,
+        "kv llama-3.1-70b --tokens 4k": 80 * 2 * 8 * 128 * 2 * 4096,
+        "what is the kv cache of gpt2": 12 * 2 * 768 * 2 * 1024,
+    }
+    for line, value in lines.items():
+        found = tfcalc(*line.split(), "-q")
+        assert (found.stdout.strip(), found.stderr) == (f"{value}", ""), line
+    assert "names 2 models" in tfcalc("explain", "is the kv cache of gpt2 that of gpt2-xl").stderr
+
+
+SENTENCES = {
+    "There are 2,362,368 trainable parameters at each attention layer, how?": "4 x 768² + 4 x 768 = 2,362,368",
+    "2,362,368 parameters in one self-attention layer": "4 x 768² + 4 x 768 = 2,362,368",
+    "where are the 175 billion parameters of gpt-3": "175 billion is 174,604,259,328 parameters",
+    "is the embedding counted twice": "weight tying",
+    "do heads change flops": "multi-head attention",
+    "why is MLA's cache small": "MLA: ",
+    "should mfu take tensor parallelism into account": "however these are split over them",
+    "how many experts are active per token": "MoE",
+    "MACs or FLOPs": "MACs",
+    "how is 31.25 GB of logits made": "logits",
+    "why does training run out of memory": "training memory",
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_question_is_about_its_concept_or_its_number(tfcalc: Program, sentence: str) -> None:
+    found = tfcalc("explain", sentence)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert SENTENCES[sentence] in " ".join(found.stdout.split())
+
+
+def test_paths_of_hybrids_are_broken_within_80_columns(tfcalc: Program) -> None:
+    found = tfcalc("explain", "active parameters", "qwen3.5-35b-a3b", env={"COLUMNS": "80"}).stdout
+    assert [line for line in found.splitlines() if len(line) > 80] == []
+    assert "layers[0-2,4-6,8-10,\n  12-14" in found
 
 
 def test_explain_opens_what_texts_call_so(tfcalc: Program) -> None:

@@ -22,10 +22,8 @@ from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
-from tfcalc.errors import UsageError
 from tfcalc.model import default_run, own_run
 from tfcalc.plans import Serving, Training
-from tfcalc.printable import quoted
 from tfcalc.report import exact
 from tfcalc.report.declared import (
     HEAD,
@@ -79,6 +77,8 @@ METHODS = {
     "qlora": (f"QLoRA r={RANK}", Training(lora=RANK, base_weights="nf4-dq"), f" --qlora {RANK}"),
 }
 """Ways to fine-tune: what each is called, its plan, its options."""
+OVER_GPUS = {"zero": "3", "layout": "fsdp2"}
+"""How several GPUs share what is fine-tuned: the plan of --fsdp."""
 NONE = "–"
 
 
@@ -291,6 +291,22 @@ class Overview(Answer):
         return Serving(context=serving_context(self.of, self.once))
 
     @property
+    def shared_by(self) -> int:
+        """GPUs that were asked about together: what is served or fine-tuned is then that of each of them."""
+        return 1 if self.card is None else self.card.gpus
+
+    @cached_property
+    def serving_plan(self) -> Serving:
+        """Plan of serving that request over the GPUs that were asked about."""
+        return self.plan if self.shared_by == 1 else self.plan.replaced(gpus=self.shared_by)
+
+    @cached_property
+    def training_plans(self) -> dict[str, Training]:
+        """Plan of each way to fine-tune, fully sharded over several GPUs."""
+        over = {} if self.shared_by == 1 else OVER_GPUS | {"gpus": self.shared_by}
+        return {method: plan.replaced(**over) for method, (_, plan, _) in METHODS.items()}
+
+    @property
     def served_context(self) -> int:
         """The tokens of that request."""
         return exact(self.plan.context or 0)
@@ -310,10 +326,10 @@ class Overview(Answer):
     def _served(self) -> tuple[int | Unknown, int | Unknown]:
         return serving_and_cache(self.of, self.plan)
 
-    @property
+    @cached_property
     def serving(self) -> int | Unknown:
-        """Bytes to serve a request."""
-        return self._served[0]
+        """Bytes to serve a request, on each of several GPUs."""
+        return self._served[0] if self.shared_by == 1 else serving_and_cache(self.of, self.serving_plan)[0]
 
     @property
     def kv_cache(self) -> int | Unknown:
@@ -350,7 +366,7 @@ class Overview(Answer):
     @cached_property
     def _tuned(self) -> dict[str, tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]]:
         step = self.workload.replaced(phase="train")
-        return {method: _tuned(self.of, step, plan) for method, (_, plan, _) in METHODS.items()}
+        return {method: _tuned(self.of, step, plan) for method, plan in self.training_plans.items()}
 
     @property
     def finetune(self) -> dict[str, int | Unknown]:
@@ -382,14 +398,14 @@ class Overview(Answer):
     def card_asked(self) -> str:
         """Name of the GPU that was asked about, as it was typed."""
         assert self.card is not None
-        return self.card.card
+        return self.card.card if self.shared_by == 1 else f"{self.shared_by}x{self.card.card}"
 
     @cached_property
     def on_card(self) -> dict[str, str]:
         """The verdict of ``memory --gpu`` on serving, and on each way to fine-tune, where it is known."""
         step = self.workload.replaced(phase="train")
-        asked: dict[str, dict[str, Any]] = {"serving": {"serving": self.plan}} | {
-            f"finetune_{method}": {"workload": step, "training": plan} for method, (_, plan, _) in METHODS.items()
+        asked: dict[str, dict[str, Any]] = {"serving": {"serving": self.serving_plan}} | {
+            f"finetune_{method}": {"workload": step, "training": plan} for method, plan in self.training_plans.items()
         }
         needs = {"serving": self.serving} | {f"finetune_{method}": need for method, need in self.finetune.items()}
         return {name: self._status(words) for name, words in asked.items() if not isinstance(needs[name], Unknown)}
@@ -425,6 +441,7 @@ class Overview(Answer):
         sequence = f"--batch {self.workload.batch_size} --seq {self.workload.seq_len}"
         checkpointing = "" if self.workload.recompute == "none" else f" --checkpointing {self.workload.recompute}"
         context = "" if self.sizes.context is not None else f" --context {self.served_context}"
+        over = "" if self.shared_by == 1 else f" --gpus {self.shared_by}"
         flops = "" if self.by_sample else f" --seq {self.workload.seq_len}"
         asked = {
             "params": "params {}",
@@ -432,9 +449,9 @@ class Overview(Answer):
             "kv_cache": f"memory {{}} --serve{context}",
             "forward": f"flops {{}}{flops}",
             "training": f"flops {{}} --train{flops}",
-            "serve": f"memory {{}} --serve{context}",
+            "serve": f"memory {{}} --serve{context}{over}",
             **{
-                f"finetune_{method}": f"memory {{}} --train{flags} {sequence}{checkpointing}"
+                f"finetune_{method}": f"memory {{}} --train{flags} {sequence}{checkpointing}{over and f' --fsdp{over}'}"
                 for method, (_, _, flags) in METHODS.items()
             },
         }
@@ -515,12 +532,13 @@ class Overview(Answer):
             return [called, NONE, need.short, ""]
         size = of(Bytes(need), f"{name}_bytes")
         if self.card is not None:
-            return [called, size, SAID[self.on_card[name]].lower(), f"{command} --gpu {self.card_asked}"]
+            return [called, size, SAID[self.on_card[name]].lower(), command]
         return [called, size, in_words(self.gpus[name]()), command]
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:
-            yield self.card.has(self.units)
+            share = f"; {self.shared_by} of them share by TP or --fsdp" * (self.shared_by > 1)
+            yield f"{self.card.has(self.units)}{share}: --gpu {self.card_asked}"
             yield from filter(None, (self.card.others,))
 
     def _parts(self) -> str:
@@ -532,10 +550,10 @@ class Overview(Answer):
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
         if any(isinstance(size, int) for size in self.finetune.values()):
-            spare = f"{100 * (bands()['allocated'].high - 1):g} % of its peak to spare"
+            spare = f", {100 * (bands()['allocated'].high - 1):g} % of its peak to spare" * (self.card is None)
             again = self.workload.recompute
             dtype = resolve_plan(self.of, Training()).precision
-            yield f"fine-tuning in {dtype} with{sizes} --checkpointing {again}, AdamW, {spare}".replace("  ", " ")
+            yield f"fine-tuning in {dtype} with{sizes} --checkpointing {again}, AdamW{spare}".replace("  ", " ")
         if not self.by_sample:
             yield f"FLOPs with --seq {self.workload.seq_len}"
         if isinstance(self.serving, int):
@@ -578,7 +596,8 @@ def overview(
             gradient checkpointing (of the model without a name 512 tokens, without).
         conventions: the ``units`` that bytes are shown in.
         asked: how the model is named in the commands that the answer names; by default by its name.
-        gpu: a GPU (``"h100"``): then there are verdicts on it in the place of GPUs.
+        gpu: a GPU (``"h100"``), or several (``"8xh100"``), each with its share: then there are verdicts on it in the
+            place of GPUs.
 
     Returns:
         An overview: ``answer`` is the number of parameters; parameters, bytes and FLOPs per token are exact, and each
@@ -586,7 +605,7 @@ def overview(
 
     Raises:
         InvalidModel: the model, or the model on this workload, makes no sense.
-        UsageError: a GPU that is not known, or several.
+        UsageError: a GPU that is not known.
 
     >>> from tfcalc.zoo.transformer import Transformer
     >>> found = overview(Transformer())
@@ -597,11 +616,6 @@ def overview(
     check_arguments(model, workload, conventions)
     workload = resolve_checkpointing(model, own_run(model, workload)).replaced(phase="forward")
     card = None if gpu is None else of_card(gpu, instead="")
-    if card is not None and card.gpus > 1:
-        raise UsageError(
-            f"{quoted(gpu)} are several GPUs",
-            f"name one; tfcalc fit MODEL --gpu {gpu} --fsdp trains on them, tfcalc serve MODEL --gpu {gpu} serves",
-        )
     return Overview(model, workload, asked, (conventions or Conventions()).units, card)
 
 

@@ -62,6 +62,7 @@ UNTIMED = {
 ESTIMATED_FORMATS = ("bf16", "fp16")
 """Number formats of the published runs."""
 MEGATRON, COMPILED = "megatron", "fsdp"
+IN_FP8 = "plan --precision fp8 estimates Megatron-LM's"
 STACKS = {
     MEGATRON: "Megatron-LM",
     EAGER: "transformers on an H100 or H200",
@@ -178,15 +179,21 @@ class RunOnCard(VerdictOnCard):
 
     @property
     def peak_flops(self) -> float:
-        """Dense FLOP/s of a GPU in that format; 0 where it has none."""
+        """Dense FLOP/s of a GPU in that format, which an MFU is a share of; 0 where it has none."""
         return float(self.accelerator.peaks.get(self.format, 0.0))
+
+    @property
+    def fastest_flops(self) -> float:
+        """Dense FLOP/s of a GPU in the format of products alone, where they have another one."""
+        in_products = self.plan.precision == PRODUCTS_ALONE
+        return float(self.accelerator.peaks.get(PRODUCTS_ALONE, 0.0)) if in_products else self.peak_flops
 
     @property
     def floor(self) -> float:
         """Seconds of a step below which none can be: model FLOPs over the dense peak."""
-        if not self.peak_flops:
+        if not self.fastest_flops:
             return 0.0
-        return self.flops_per_step / (self.peak_flops * self.gpus)
+        return self.flops_per_step / (self.fastest_flops * self.gpus)
 
     @cached_property
     def at_the_peak(self) -> float:
@@ -207,6 +214,8 @@ class RunOnCard(VerdictOnCard):
             return f"No run on {self.accelerator.name} is known"
         if file is not None and machine.generation not in file.table["generations"]:
             return f"{file.called} has no rates of {self.accelerator.name}"
+        if self.plan.precision == PRODUCTS_ALONE:
+            return f"No run in fp8 is known of one GPU's libraries ({IN_FP8})"
         if self.format not in ESTIMATED_FORMATS:
             return f"No run in {self.format} is known (--precision bf16)"
         if self.checkpointing == "selective-op":
@@ -747,8 +756,5 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
-    if question.plan.precision == PRODUCTS_ALONE:
-        fact = "how long a run in fp8 takes is not known of one GPU's libraries"
-        raise UsageError(fact, "leave out the precision, or ask plan --precision fp8")
     workload = question.workload or default_run(question.model).replaced(phase="train")
     return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))

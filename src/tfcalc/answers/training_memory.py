@@ -623,7 +623,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
         yield "Accuracy: what FSDP1 reserves is a guess; it gathers on a stream of its own, whose freed blocks may wait"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
-        yield "Gradient checkpointing of layers that loop over time is not modelled: it takes less than this"
+        yield "This is PyTorch's own code: fused kernels (fla, mamba-ssm) and checkpointing, not modelled, take less"
     yield from of_text_alone(model)
 
 

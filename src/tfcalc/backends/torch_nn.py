@@ -69,7 +69,7 @@ class TorchNN(Transformers):
         if model.pattern != "dense":
             run = f"a run with pattern {model.pattern!r}"
             fact = f"memory of {run} is not counted: torch.nn.Transformer has no such attention"
-            raise InvalidModel(fact, "choose dense")
+            raise InvalidModel(fact, "choose dense; tfcalc explain sdpa --of flops --pattern … counts its scores")
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """Prepare nothing: it gets no masks."""

@@ -72,7 +72,11 @@ def _run(asked: list[str]) -> int:
 
 
 def _overview(asked: list[str]) -> int:
-    """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
+    """``tfcalc MODEL``: what is no command is a model, a question in words, or a slip of any."""
+    if len(asked) > 1 and not asked[1].startswith("-") and not _catalog().is_known(asked[0]):
+        asked = _words().joined(asked)
+        if asked[0].lower() in _words().ASKING or len(list(takewhile(_is_word, asked))) >= OF_A_SENTENCE:
+            return _asked_in_words(asked)
     several = compared(asked)
     last = several[2] if several else ""
     if last in COMMANDS or last.lower() in ALIASES:
@@ -80,18 +84,60 @@ def _overview(asked: list[str]) -> int:
             f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
     if several and _catalog().is_known(asked[0]):
-        if not _catalog().is_known(last) and _is_card(last):
+        if not _catalog().is_known(last) and _words().is_card(last):
             asked = [asked[0], "--gpu", last, *several[3:]]
             called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
             return _typer([called, *asked], called)
+        if not _catalog().is_known(last) and _words().is_format(last):
+            return _typer(["memory", asked[0], "--weights", last, *several[3:]], "memory")
         return _typer(several, several[0])
-    knowing = _knowing(asked)
+    known = asked[0] == "-" or _catalog().is_known(asked[0])
+    knowing = _knowing(asked) if known else None
     if knowing is not None:
         return _typed_as(knowing, asked)
+    try:
+        if not known:
+            _catalog().preset(asked[0])
+    except UnknownModel as error:
+        raise _slip(asked[0], error) from None
     try:
         return _typed_as(OVERVIEW, asked)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
+
+
+OF_A_SENTENCE = 4
+"""Words before the first option that are a question, whatever the first of them is."""
+
+
+def _is_word(word: str) -> bool:
+    return not word.startswith("-")
+
+
+def _asked_in_words(asked: Sequence[str]) -> int:
+    """Answer a question by the command that it asks for, or explain the concept that it names.
+
+    Raises UsageError where it says more than is understood, with the command to type.
+    """
+    words = list(takewhile(_is_word, asked))
+    options = asked[len(words) :]
+    question = _words().question_in(words)
+    if question is None:
+        said = " ".join(words)
+        try:
+            return _typer(["explain", said, *options], "explain")
+        except UsageError as error:
+            if "is not known" not in error.message:
+                raise
+            fact = f"{quoted(said)} names neither one model nor a concept"
+            raise UsageError(fact, "tfcalc models lists the models; a concept is KV cache, MFU, LoRA, …") from None
+    line = [*question.line, *options]
+    if question.left:
+        command = " ".join(["tfcalc", *line])
+        raise UsageError(
+            f"{quoted(question.left[0])} in the question is not understood", f"type {command}, with its option"
+        )
+    return _run(line)
 
 
 def _typed_as(called: str, asked: Sequence[str]) -> int:
@@ -143,14 +189,11 @@ OF_A_PLAN = ("--lora", "--qlora", "--train", "--serve", "--seq", "--batch")
 """How options begin by which a card is asked of a plan, and not of the model at a glance."""
 
 
-def _is_card(word: str) -> bool:
-    """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
-    from tfcalc.hardware import named, parse_gpu
+def _words() -> ModuleType:
+    """The reader of words that are no command line, which few command lines need."""
+    from tfcalc.cli import in_words
 
-    try:
-        return bool(named(parse_gpu(word)[1]))
-    except UsageError:
-        return False
+    return in_words
 
 
 def _catalog() -> ModuleType:
@@ -167,13 +210,17 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
     try:
         _catalog().preset(word)
     except UnknownModel as unknown:
-        command = nearest(word.lower(), COMMANDS if unknown.near else [*COMMANDS, *ALIASES])
+        command = nearest(word.lower(), COMMANDS if unknown.near else [*COMMANDS, *ALIASES], ALIKE)
         meant = command.startswith("did you mean")
         if unknown.near and not meant:
             return unknown
         hints = [command.replace("mean ", "mean the command ")] * meant + [unknown.hint] * (unknown.near or not meant)
         return UsageError(f"{quoted(word)} is neither a command nor a model", " ".join(hints))
     return error
+
+
+ALIKE = 0.7
+"""How alike a first word and a command are, so that it may be a slip of it."""
 
 
 def _typer(asked: list[str], called: str | None) -> int:

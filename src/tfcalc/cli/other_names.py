@@ -86,6 +86,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--seq", "--max-seq-length", "--max-length", "--model-max-length"),
         **_as("--optimizer", "--optim"),
         **_as("--lora", "--lora-r", "--lora-rank"),
+        **_as("--epochs", "--num-train-epochs"),
         **_as("--lora-targets", "--lora-target-modules", "--target-modules"),
         "--use-dora": Meaning(("--dora",)),
         "--torch-compile": Meaning(("--compile",)),
@@ -110,6 +111,8 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--ep", "--expert-model-parallel-size"),
         **_as("--etp", "--expert-tensor-parallel-size"),
         **_as("--seq", "--seq-length"),
+        **_as("--max-steps", "--train-iters"),
+        **_as("--samples", "--train-samples"),
         **_as("--layers", "--num-layers"),
         **_as("--d-ff", "--ffn-hidden-size"),
         **_as("--kv-heads", "--num-query-groups"),
@@ -134,13 +137,18 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--global-batch", "--gbs"),
         **_as("--seq", "--sequence-length"),
         **_as("--lora", "--rank", "--lora-dim"),
+        **_as("--max-steps", "--steps", "--train-steps", "--iterations"),
+        **_as("--epochs", "--num-epochs"),
+        **_as("--samples", "--num-samples", "--examples", "--num-examples", "--dataset-size"),
         **_as("--gpu", "--card", "--gpu-type", "--hardware"),
         **_as("--gpus", "--num-gpus", "--n-gpus", "--gpu-count"),
-        **_as("--input-tokens", "--isl", "--prompt-tokens", "--prompt-len"),
+        **_as("--input-tokens", "--isl", "--prompt-tokens", "--prompt-len", "--prompt"),
         **_as("--output-tokens", "--osl"),
         **_as("--num-generations", "--group-size", "--generations-per-prompt"),
         **_as("--max-completion-length", "--max-response-length"),
         **_as("--rate", "--qps", "--rps"),
+        **_as("--tokens-per-second", "--tps", "--tok-per-sec", "--tokens-per-sec"),
+        **_as("--num-generations", "--generations", "--group-size"),
         **_as("--price", "--hourly", "--cost-per-hour", "--price-per-hour"),
         **_as("--train", "--training", "--finetune", "--fine-tune", "--full-finetune", "--full", "--sft"),
         **_as("--serve", "--inference", "--infer", "--serving"),
@@ -183,7 +191,6 @@ BY_FLAG = {flag: meaning for flags in TAKEN.values() for flag, meaning in flags.
 PACKED = ("--packing", "--sample-packing")
 """Switches of trainers by which every sequence is full, as memory counts it without them. Attention between the
 documents of a sequence may be left out then, so where FLOPs or time are asked for they are refused."""
-STEPS = "type --tokens N: steps x batch x sequence"
 NO_COUNT = "it changes no count: leave it out"
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
@@ -205,16 +212,26 @@ INSTEAD = {
     "--torch-dtype": "type --dtype at rest, --precision in training, --weights in serving",
     "--num-layers-per-virtual-pipeline-stage": "type --vpp N, the chunks of a stage: layers / (pp x layers of a chunk)",
     **dict.fromkeys(
-        ("--lora-alpha", "--learning-rate", "--weight-decay", "--warmup-steps", "--warmup-ratio"), NO_COUNT
+        (
+            "--lora-alpha",
+            "--alpha",
+            "--learning-rate",
+            "--lr",
+            "--temperature",
+            "--weight-decay",
+            "--warmup-steps",
+            "--warmup-ratio",
+        ),
+        NO_COUNT,
     ),
     **dict.fromkeys(("--enable-chunked-prefill", "--trust-remote-code"), NO_COUNT),
-    **dict.fromkeys(("--num-train-epochs", "--epochs", "--num-epochs"), "type --tokens N, those of all epochs"),
-    **dict.fromkeys(("--samples", "--examples", "--dataset-size"), "type --tokens N: samples x tokens of each"),
-    **dict.fromkeys(("--max-steps", "--train-iters"), STEPS),
     **dict.fromkeys(
         ("--verbose", "--detail", "--details", "--breakdown", "--by-layer"),
         "--depth N has more rows, --assumptions all that it rests on",
     ),
+    **dict.fromkeys(("--nodes", "--num-nodes", "--nnodes"), "type --gpus N, those of all nodes: 8 of each"),
+    "--macs": "a multiply-add is 2 FLOPs here: half of the answer, and a row of --compare-conventions",
+    "--image-size": "sizes of images are those of the config: edit image_size in a file of your own",
     "--explain": "explain opens a number: tfcalc explain activations MODEL",
     "--throughput": "tokens per second are in the answer of serve: leave it out",
     "--per-token": "it is a line of the answer, and --json's flops_per_token: leave it out",
@@ -229,6 +246,9 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
+HOURS = "hours follow from what is read: type --tokens, --max-steps or --samples; design --days turns it around"
+OF_A_PLAN = "the peak of a plan is opened by tfcalc explain memory.peak_bytes MODEL --train and its options"
+NAMES = "name a part of a name: tfcalc models a3b"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --engine vllm --gpu NAME"
 OF_A_CLASS = (
@@ -238,13 +258,18 @@ OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
-    "train": {"--steps": STEPS},
+    "train": {"--hours": HOURS, "--days": HOURS},
     "serve": {
         "--seq": "--context",
         "--batch": "--concurrency",
         **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs", "--gpu-memory-utilization"), OF_LOG),
     },
+    "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},
+    "design": {"--budget": "the budget is --params, --flops, --memory, or --compute, the FLOPs of a training"},
+    "models": {"--moe": NAMES},
+    "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
+    "why": dict.fromkeys(("--lora", "--qlora", "--method", "--serve", "--optimizer", "--zero", "--fsdp"), OF_A_PLAN),
     "explain": {"--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {

@@ -125,8 +125,37 @@ def _needed(columns: Sequence[Column], cells: list[list[str]]) -> list[int]:
 
 
 def _longest_word(text: str) -> int:
-    """Least width of a cell that folds, as no word is broken; its further lines are indented."""
-    return max(len(word) + len(INDENT) for word in _together(text).split(" "))
+    """Least width of a cell that folds, as no word but a long path is broken; its further lines are indented."""
+    return max(_unbroken(word) + len(INDENT) for word in _together(text).split(" "))
+
+
+def _unbroken(word: str) -> int:
+    """Characters of a word that stay together."""
+    return len(word) if len(word) <= LONG_PATH else max(LONG_PATH // 2, *map(len, _steps(word)))
+
+
+LONG_PATH = 40
+"""Characters of a path, such as ``model.layers[0-2,4-6,8-10].mlp``, up to which it is in one piece."""
+
+
+def _steps(path: str) -> list[str]:
+    return re.findall(r"[^.,\]]*[.,\]]*", path)
+
+
+def _in_lines(text: str, width: int) -> str:
+    """Text in lines, as ``filled`` has it, but for paths that are wider than a line: behind a dot or a comma."""
+    lead = text[: len(text) - len(text.lstrip())]
+    lines = [lead]
+    for word in _together(text.strip()).split(" "):
+        whole = len(word) <= LONG_PATH or len(lead) + len(INDENT) + len(word) <= width
+        for place, step in enumerate([word] if whole else _steps(word)):
+            begun = bool(lines[-1].strip())
+            glue = " " if place == 0 and begun else ""
+            if begun and len(lines[-1] + glue + step) > width:
+                lines.append(lead + INDENT + step)
+            else:
+                lines[-1] += glue + step
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def _shared(room: int, needed: list[tuple[int, int]]) -> list[int]:
@@ -148,7 +177,7 @@ def _wrapped(text: str, width: int, cell: Cell) -> str:
     """The text of a cell in lines: formulas are broken before a sign, anything else between words."""
     if len(text) <= width:
         return text
-    return "\n".join(wrap_formula(text, width)) if isinstance(cell, Polynomial) else filled(text, width, INDENT)
+    return "\n".join(wrap_formula(text, width)) if isinstance(cell, Polynomial) else _in_lines(text, width)
 
 
 def _rounded(text: str, cell: Cell) -> str:

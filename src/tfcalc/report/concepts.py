@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,12 @@ AROUND = re.compile(
     r"|(?:\s+(?:works?|means?|costs?|formula|memory))?\s*[?!.]*$"
 )
 """What stands around a concept in a question."""
+BESIDE = (
+    "a an the my your our its this that it is are was be do does did doing can could should would will to of for on in "
+    "at with by from into take takes taken account need needs needed have has get i you we me people all"
+)
+FILLERS = frozenset(BESIDE.split())
+"""Words that a question has beside the name of its concept, left out of both before a second look."""
 NEAREST = 3
 
 
@@ -114,12 +120,19 @@ def concept_in(text: str) -> Concept | None:
 
     >>> concept_in("Shouldn't we use 6ND instead of 2N?").name, concept_in("why is my causal mask free?").name
     ('6ND', 'causal mask')
+    >>> concept_in("Why is the backward twice the forward?").name, concept_in("why is MLA's cache small").name
+    ('backward pass', 'MLA')
     """
-    words = [spelled(word) for word in text[:LONGEST_SENTENCE].split()]
-    runs = (
-        "".join(words[first:last]) for first in range(len(words)) for last in range(first + 1, first + 1 + LONGEST_NAME)
-    )
-    return known().get(max((run for run in runs if run in known()), key=len, default=""))
+    words = [spelled(re.sub(r"['’]s$", "", word)) for word in text[:LONGEST_SENTENCE].lower().split()]
+    bare = [word for word in words if word not in FILLERS]
+    return known().get(max(_names_in(words) + _names_in(bare), key=len, default=""))
+
+
+def _names_in(words: Sequence[str]) -> list[str]:
+    """Names of concepts among neighbouring words."""
+    firsts = range(len(words))
+    runs = ("".join(words[first:last]) for first in firsts for last in range(first + 1, first + 1 + LONGEST_NAME))
+    return [run for run in runs if run in known()]
 
 
 def near(text: str, alike: float = 0.75) -> list[str]:

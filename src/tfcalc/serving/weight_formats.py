@@ -533,6 +533,7 @@ PURE = {f"{name}-pure": block_type(name) for name in LLAMA_CPP}
 SINGLE: dict[str, Format] = PLAIN | QUANTIZED | PURE | {HALF.name: HALF, BRAIN.name: BRAIN}
 
 ALIASES = {"llm.int8": "int8", "int8-channel": "w8a8", "gguf-f16": "f16", "qlora": "nf4-dq"}
+ALIASES |= dict.fromkeys(("4bit", "4-bit"), "nf4") | dict.fromkeys(("8bit", "8-bit"), "int8")
 
 _GROUPED = re.compile(r"(gptq|awq|int4)(?:-([2348])bit)?(?:-g(-1|\d{1,5}))?", re.ASCII)
 

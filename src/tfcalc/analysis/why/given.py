@@ -135,21 +135,32 @@ def read(text: str) -> WrittenNumber:
     return WrittenNumber(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
 
 
-_WORD = re.compile(r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MBT]|million|billion|trillion)\b)?(?![\w-])")
+_WORD = re.compile(
+    r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MGTPE]FLOP[sS]?|[MBT]|million|billion|trillion)\b)?(?![\w-])"
+)
 
 
 def numbers_in(text: str) -> list[str]:
-    """The numbers in a sentence that begins with a word; what has a hyphen is a name. None where it is all a number.
+    """The numbers in a sentence; what has a hyphen is a name. None where it is all a number, or no sentence.
 
-    >>> numbers_in("Why 124M, and not the 117M of the paper?"), numbers_in("12 million")
-    (['124M', '117M'], [])
+    >>> numbers_in("Why 124M, and not the 117M of the paper?"), numbers_in("12 million"), numbers_in("2,362 in an MHA")
+    (['124M', '117M'], [], ['2,362'])
     """
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if match and _scaled((match[4] or "").strip()):
         return []
     sentence = text.strip()[:LONGEST_SENTENCE]
-    words = [found[0].rstrip(".,") for found in _WORD.finditer(sentence)] if sentence[:1].isalpha() else []
+    words = [found[0].rstrip(".,") for found in _WORD.finditer(sentence)] if _is_sentence(sentence) else []
     return [word for word in words if _is_number(word)]
+
+
+def _is_sentence(text: str) -> bool:
+    """Return whether a text begins with a word, or goes on with several."""
+    return text[:1].isalpha() or sum(word.isalpha() for word in text.split()) >= OF_SENTENCE
+
+
+OF_SENTENCE = 2
+"""Words that a number has beside it in a sentence."""
 
 
 def _is_number(word: str) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from tfcalc.analysis.why.given import BYTES_UNIT, PARAMS, WrittenNumber
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
 from tfcalc.analysis.why.search import Start, State
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.analysis.why.weights import FORMATS
+from tfcalc.hardware import accelerators
 
 HEADING = "no model was named: looked for among the presets"
 NAMED = 3
@@ -64,7 +65,36 @@ def starts(given: WrittenNumber, of: str | None, listed: Iterable[PresetSize]) -
     """The sizes of all presets, in the unit of the number; nothing where they have none of it."""
     if of in (None, PARAMS) and given.unit in ("", PARAMS):
         return list(_params(listed))
+    if of in (None, FLOPS) and given.unit == FLOPS:
+        return list(_peaks())
     return list(_bytes(listed)) if of in (None, "memory") and given.unit == BYTES_UNIT else []
+
+
+SPARSE_COST = 0.25
+"""What it costs to take twice a peak, which datasheets print for 2:4 sparsity."""
+
+
+def _peaks() -> Iterator[Start[Cell]]:
+    """The peaks of GPUs by number format, dense and with the sparsity that datasheets print; cards of one peak once."""
+    cards: dict[tuple[str, int], list[str]] = {}
+    for card in accelerators():
+        for form, peak in card.peaks.items():
+            cards.setdefault((form, round(peak)), []).append(card.name)
+    for (form, peak), names in cards.items():
+        first, *others = names
+        called = first + (f" and {len(others)} more" if others else "")
+        for times, words, cost in ((1, "dense", OWN), (2, "sparse", SPARSE_COST)):
+            said = f"FLOPs per second: the {words} peak of {called} in {form}"
+            said += f", twice its dense one of {peak / 10**12:g}T, by which an MFU is counted" * (times - 1)
+            yield Start(
+                f"{words}_{form}_{first}",
+                said,
+                said,
+                State({Cell("all"): times * peak}),
+                f"tfcalc gpus {first}",
+                cost,
+                FLOPS,
+            )
 
 
 def _sizes(listed: Iterable[PresetSize]) -> Iterator[tuple[int, list[PresetSize]]]:

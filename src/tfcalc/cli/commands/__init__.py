@@ -128,11 +128,18 @@ MEANT = {
     "flops --mfu": "mfu utilization utilisation",
     "memory": "mem memories vram ram gpu-memory weights footprint",
     "memory --train --timeline": "timeline",
-    "fit": "fits finetune fine-tune finetuning fine-tuning tune tuning sft pretrain pretraining training can-i-train",
+    "fit": "fits finetune fine-tune finetuning fine-tuning tune tuning sft pretrain pretraining training can-i-train "
+    "max-batch max-batch-size largest-batch batch-size batchsize",
     "fit --lora": "lora peft",
     "fit --qlora": "qlora",
     "fit --fsdp": "fsdp",
-    "fit --serve": "run canirun can-i-run host",
+    "fit --zero 1": "zero1 zero-1",
+    "fit --zero 2": "zero2 zero-2",
+    "fit --zero 3": "zero3 zero-3 zero deepspeed",
+    "fit --method dpo": "dpo",
+    "fit --method grpo": "grpo rlhf",
+    "fit --method ppo": "ppo",
+    "fit --serve": "run canirun can-i-run host max-context max-model-len max-seq-len longest-context context-length",
     "train": "hours days duration time",
     "serve": "serving infer inference vllm sglang tgi trtllm tensorrt-llm deploy generate generation throughput "
     "latency speed tps ttft tpot itl tokens-per-second roofline decode decoding prefill benchmark bench",
@@ -146,7 +153,7 @@ MEANT = {
     "explain gradients": "gradients gradient",
     "shapes": "tensors intermediates",
     "solve": "invert solver",
-    "design": "shape designs scaling scale",
+    "design": "shape designs scaling scale scaling-law scaling-laws",
     "design --compute": "chinchilla optimal compute-optimal",
     "sweep": "grid scan",
     "plot": "chart graph draw plots",
@@ -162,6 +169,24 @@ MEANT = {
 """The words of a command line, and the first words that stand for them, where no model is in their place."""
 ALIASES = {word: meant for meant, words in MEANT.items() for word in words.split()}
 """Command line by the word that stands for it."""
+OF_SERVERS = ("vllm", "sglang", "trtllm-serve", "lmdeploy", "tgi")
+"""Programs whose own command follows: ``vllm serve MODEL``."""
+ITS_COMMANDS = ("serve", "launch", "bench", "run")
+COUNTED = {
+    **dict.fromkeys(("gpu", "gpus"), "--gpus"),
+    **dict.fromkeys(("layer", "layers"), "--layers"),
+    **dict.fromkeys(("head", "heads"), "--heads"),
+    **dict.fromkeys(("hidden", "d_model", "dim"), "--d-model"),
+    **dict.fromkeys(("tokens", "token"), "--tokens"),
+    **dict.fromkeys(("steps", "step"), "--max-steps"),
+    **dict.fromkeys(("epochs", "epoch"), "--epochs"),
+    **dict.fromkeys(("users", "requests"), "--concurrency"),
+}
+"""Options of what is counted by a word behind its number: ``64 gpus``, ``12 layers 768 hidden``."""
+OF_TEXT = ("explain", "why", "check", "solve", "formula", "sweep", "plot", "help")
+"""Commands that read words of their own."""
+LENGTH = r"\d+[kKmM]i?"
+"""A length in tokens, as a word by itself: ``kv MODEL 128k``."""
 WITH_TOKENS = ("fit", "cost", "costs", "price", "prices")
 """Words that ask about a run where the number of its tokens stands beside them: ``finetune MODEL --tokens 100M``."""
 LISTS = {"model": "models", "card": "gpus"}
@@ -187,15 +212,25 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     words = list(asked)
     if words[:1] == ["ollama"] and len(words) > 2 and not is_place("ollama"):
         words = words[2:]  # whose commands name the model behind them: ollama run gemma3:12b
+    if product := _product(words):
+        return product
+    if words[:1] and words[0] in OF_SERVERS and words[1:2] and words[1] in ITS_COMMANDS:
+        del words[1]
     place = int(words[:1] == ["compare"])
     if re.fullmatch(LISTED, "".join(words[place : place + 1])) and not is_place(words[place]):
         words[place : place + 1] = words[place].split(",")
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
-        words = [*_of_alias(words[0].lower(), words[1:]), *words[1:]]
+        meant = _of_alias(words[0].lower(), words[1:])
+        words = [*meant, *(_with_context(words[1:]) if meant == KV else words[1:])]
+    if words and words[0] not in OF_TEXT:
+        words = list(_counted(words))
     command, *rest = words or [""]
     match command:
         case "check" if rest[1:] and re.fullmatch(PART, rest[1], re.ASCII) and not re.fullmatch(OTHER, rest[0]):
             return [command, rest[1], rest[0], *rest[2:]]
+        case "why" if len(_names(rest)) > OF_A_NUMBER:
+            said = _names(rest)
+            return [command, " ".join(said), *rest[len(said) :]]
         case "models" if "--gpus" in rest:
             return ["gpus"]
         case "flops" if _is_run(rest):
@@ -213,6 +248,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     return words
 
 
+OF_A_NUMBER = 2
+"""Words of ``why NUMBER MODEL``; more are a sentence without its quotes."""
 LISTED = r"[\w./:-]+(,[\w./:-]+)+"
 """Models with commas between them."""
 PART = r"[A-Za-z][A-Za-z_-]+"
@@ -225,10 +262,60 @@ def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     if not rest and word in LISTS:
         return [LISTS[word]]
     command = ALIASES[word].split()
-    about_run = any(option.startswith("--tokens") for option in rest)
+    about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)
     if about_run and (word in WITH_TOKENS or command[0] in WITH_TOKENS):
         return ["train", *command[1:]]
     return command
+
+
+PRODUCT = r"(\d{1,9})[x×*](\d{1,9})[x×*](\d{1,9})"
+"""A matrix product by its sizes: M x K by K x N."""
+COUNT_A_PRODUCT = ("explain", "flops", "matmul", "gemm")
+
+
+def _product(words: Sequence[str]) -> list[str]:
+    """The command line that opens a product of its own sizes, as that of an output head; none where that is not asked.
+
+    >>> _product(["flops", "512x64x2048"])
+    ['explain', 'matmul', '--seq', '512', '--d-model', '64', '--heads', '1', '--vocab-size', '2048']
+    """
+    place = int(words[:1] != [] and words[0] in COUNT_A_PRODUCT)
+    sizes = re.fullmatch(PRODUCT, "".join(words[place : place + 1]), re.ASCII)
+    if not sizes or is_place(words[place]):
+        return []
+    tokens, width, vocabulary = sizes.groups()
+    head = ["--seq", tokens, "--d-model", width, "--heads", "1", "--vocab-size", vocabulary]
+    return ["explain", "matmul", *head, *words[place + 1 :]]
+
+
+KV = ["explain", "kv"]
+OF_A_RUN = ("--tokens", "--max-steps", "--steps", "--epochs", "--num-train-epochs", "--samples", "--train-iters")
+"""Options that say how much a run reads."""
+
+
+def _with_context(words: Sequence[str]) -> Iterator[str]:
+    """The words behind ``kv``, whose tokens are those of the cache."""
+    for before, word in pairwise(("", *words)):
+        if not before.startswith("-") and re.fullmatch(LENGTH, word):
+            yield "--context"
+        yield "--context" if word == "--tokens" else word
+
+
+def _counted(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command with a number in front of what it counts as an option.
+
+    >>> list(_counted(["params", "12", "layers", "768", "hidden", "--seq", "8"]))
+    ['params', '--layers', '12', '--d-model', '768', '--seq', '8']
+    """
+    place = 0
+    while place < len(words):
+        counted = COUNTED.get(words[place + 1].lower(), "") if place + 1 < len(words) else ""
+        if counted and words[place][0:1].isdigit() and not (place and words[place - 1].startswith("-")):
+            yield from (counted, words[place])
+            place += 2
+        else:
+            yield words[place]
+            place += 1
 
 
 def compared(words: Sequence[str]) -> list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -13,7 +13,7 @@ from tfcalc.analysis.why import given
 from tfcalc.answers.explain import COUNTS, PARTS, explain_part
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.question import QUANTITIES, number_path
-from tfcalc.catalog import is_known
+from tfcalc.catalog import is_known, is_path
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
@@ -108,11 +108,28 @@ def _of_another(words: Sequence[str]) -> str:
     """The command that explains a number, or a formula, in the place of a part; "" of what is neither."""
     if not words or words[0].startswith("-"):
         return ""
+    if len(said := words[0].split()) >= SENTENCE and sum(word.isalpha() for word in said) > 1:
+        return "why" if asks_of_a_number(words) else ""
     try:
         given.read(words[0])
     except UsageError:
         return "check" if FORMULA.fullmatch(words[0]) and concept_of(words[0]) is None else ""
     return "why"
+
+
+def asks_of_a_number(words: Sequence[str]) -> bool:
+    """Return whether a sentence, the first of the words, asks where a number comes from, and not about a concept.
+
+    >>> asks_of_a_number(["why 124,439,808 and not 117M"]), asks_of_a_number(["where are 31.25 GB of logits"])
+    (True, False)
+    """
+    numbers = given.numbers_in(words[0])
+    if any(sum(map(str.isdigit, number)) > SIZE for number in numbers):
+        return True
+    if not any(not number.isdigit() or len(number) > FACTOR for number in numbers):
+        return False
+    of_bytes = any(given.read(number).unit == given.BYTES_UNIT for number in numbers)
+    return of_bytes is False or concept_among(words) is None
 
 
 class NamedConcept(NamedTuple):
@@ -143,20 +160,52 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
         return None
     if (concept := concept_of(" ".join(said))) is not None:
         return NamedConcept(concept, len(found), "")
+    asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
+    of_a_model = concept_of(" ".join(asked))
+    model = said[-1].removesuffix("?")
+    if of_a_model is not None and is_known(model):
+        return NamedConcept(of_a_model, len(found), model)
+    if (in_a_sentence := _in_a_sentence(found)) is not None:
+        return in_a_sentence
     if len(said) > 1 and not is_known(said[-1]) and (names := near(" ".join(said), SURE)):
         raise UsageError(f"{quoted(' '.join(said))} is not known", f"did you mean {', '.join(names)}?")
-    asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
-    if (concept := concept_of(" ".join(asked))) is not None:
-        return NamedConcept(concept, len(found), said[-1].removesuffix("?"))
-    return _in_a_sentence(found)
+    return None if of_a_model is None else NamedConcept(of_a_model, len(found), model)
 
 
 def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
-    """The concept that a sentence names somewhere, and the model behind it."""
-    model = words[-1] if len(words) > 1 and is_known(words[-1]) else ""
-    sentence = " ".join(words[:-1] if model else words)
-    concept = concept_in(sentence) if len(sentence.split()) >= SENTENCE else None
-    return None if concept is None else NamedConcept(concept, len(words), model)
+    """The concept that a sentence names somewhere, and the model that it names, or that is behind it.
+
+    Raises UsageError where it names several models.
+    """
+    said = " ".join(words).split()
+    models = models_in(said)
+    sentence = " ".join(word for word in said if word.strip(MARKS) not in models)
+    concept = concept_in(sentence) if len(said) >= SENTENCE else None
+    if concept is None:
+        return None
+    if len(models) > 1:
+        raise UsageError(f"{quoted(' '.join(said))} names {len(models)} models", "ask about one of them")
+    return NamedConcept(concept, len(words), "".join(models))
+
+
+def models_in(words: Iterable[str]) -> list[str]:
+    """The models that words of a question name; an id of the Hub only where a preset is of it.
+
+    >>> models_in("is gpt2 124M, or gpt2-medium?".split())
+    ['gpt2', 'gpt2-medium']
+    """
+    bare = dict.fromkeys(word.strip(MARKS) for word in words)
+    return [word for word in bare if any(map(str.isalpha, word)) and "/" not in word and is_named(word)]
+
+
+def is_named(word: str) -> bool:
+    """Return whether a word is the name of a model, and no place."""
+    return not is_path(word) and is_known(word)
+
+
+MARKS = ",.;:?!()'\""
+FACTOR, SIZE = 3, 5
+"""Digits of a factor of a formula, and of a size, at most: one with more is a number that is looked for."""
 
 
 def of_concept(named: NamedConcept) -> Command:

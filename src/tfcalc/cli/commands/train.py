@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.answers.memory_base import tokens_of_step
+from tfcalc.answers.verdict import on_gpus
 from tfcalc.cli.commands import Command, fit
 from tfcalc.cli.commands.plans import SERVING, TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_STEPS, SHOW, STEP_TIME, Option
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
+from tfcalc.model import default_run
 from tfcalc.printable import quoted
+from tfcalc.report import exact
 from tfcalc.timing.estimate import Pace
 from tfcalc.timing.rates_file import RatesFile, read_rates
+from tfcalc.training.methods import WRITES, step_run, with_method
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfcalc.plans import Training
     from tfcalc.report.answer import Answered
+    from tfcalc.search.gpus import Capacity
+    from tfcalc.workload import Workload
 
 GPU = Option(
     "gpu",
@@ -33,6 +43,25 @@ TOKENS = Option(
     most=10**18,
     front=True,
 )
+LENGTH = (
+    TOKENS,
+    Option(
+        "max_steps",
+        ("--max-steps",),
+        "optimizer steps of the whole run, in the place of its tokens",
+        number=True,
+        most=10**12,
+    ),
+    Option(
+        "samples",
+        ("--samples",),
+        "sequences of the data, each as long as --seq, in the place of tokens",
+        number=True,
+        most=10**12,
+    ),
+    Option("epochs", ("--epochs",), "passes over the samples [default: 1]", number=True, most=10**6),
+)
+"""How much a run reads: one of tokens, steps, and samples."""
 PACE = (
     Option(
         "mfu",
@@ -67,8 +96,8 @@ def answer(settings: Settings) -> Answered:
     """The run on the GPUs that were named, or on each common one; without its tokens, whether it fits there."""
     from tfcalc.answers.train import TrainQuestion, trained
 
-    tokens = settings.get("tokens")
-    if tokens is None:
+    length = _length(settings)
+    if not length:
         settings.refuse(OF_RUN, "without the tokens of a run", {}, "add --tokens 100M")
         return fit.answer(settings)
     settings.given.setdefault("phase", Given("train", FLAG, "train", "train"))
@@ -76,6 +105,8 @@ def answer(settings: Settings) -> Answered:
     plans = memory_plans(settings, model, settings.workload(model))
     assert plans.training is not None
     cards = fit.cards_named(settings.get("gpu"))
+    run = plans.workload or default_run(model).replaced(phase="train")
+    tokens = _tokens(settings, length, run, plans.training, cards)
     return trained(
         TrainQuestion(
             model,
@@ -90,6 +121,36 @@ def answer(settings: Settings) -> Answered:
             cards,
         )
     )
+
+
+def _length(settings: Settings) -> str:
+    """The option that says how much the run reads; "" where none was typed. Raises UsageError for two."""
+    typed = [name for name in ("tokens", "max_steps", "samples") if settings.get(name) is not None]
+    if len(typed) > 1:
+        said = " and ".join(settings.given[name].words for name in typed)
+        raise UsageError(f"{said} both say how much a run reads", "give one of them")
+    if "samples" not in typed:
+        settings.refuse(("epochs",), "without the samples of the data", {}, "add --samples 10k")
+    return "".join(typed)
+
+
+def _tokens(settings: Settings, length: str, run: Workload, plan: Training, cards: Sequence[Capacity]) -> int:
+    """Tokens of the whole run, two sequences of each pair.
+
+    Raises UsageError for steps of different numbers of GPUs, and for samples of which a method makes sequences.
+    """
+    said, step = exact(settings.get(length)), step_run(run, with_method(plan))
+    if length == "tokens":
+        return said
+    if length == "samples":
+        if plan.method in WRITES:
+            raise UsageError(f"--method {plan.method} writes its sequences itself", "give --max-steps, or --tokens")
+        return (
+            said * exact(settings.get("epochs") or 1) * exact(step.batch_size * step.seq_len) // exact(run.batch_size)
+        )
+    if len({card.gpus for card in cards}) > 1:
+        raise UsageError("a step has other tokens on other numbers of GPUs", "give --tokens, or as many of each")
+    return said * exact(tokens_of_step(step, on_gpus(plan, cards[0]) if cards else plan))
 
 
 def rates_of_file(settings: Settings) -> RatesFile | None:
@@ -119,7 +180,7 @@ def share(text: str) -> float:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *WEIGHTS, *SHOW),
+    (MODEL_ARGUMENT, *LENGTH, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *WEIGHTS, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",

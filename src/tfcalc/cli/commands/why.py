@@ -11,9 +11,9 @@ from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, QUANTITIES, conventions_of
-from tfcalc.catalog import is_known, is_path, sizes
+from tfcalc.catalog import sizes
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.explain import SENTENCE, concept_among, of_concept
+from tfcalc.cli.commands.explain import SENTENCE, asks_of_a_number, concept_among, models_in, of_concept
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.plans import PLANS
 from tfcalc.cli.commands.train import GPU
@@ -21,7 +21,9 @@ from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, of_fields
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import named as cards_named
+from tfcalc.hardware import parse_gpu
+from tfcalc.report.concepts import concept_of
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -108,13 +110,8 @@ def _with_model(settings: Settings, text: str) -> Settings:
     """The settings with the model that a question names in its words, where it names one: "is gpt2 124M?"."""
     if settings.model_name is not None or len(text.split()) < 2:
         return settings
-    words = {word.strip(",.;:?!()'\"") for word in text[:LONGEST_SENTENCE].split()}
-    models = [word for word in sorted(words) if any(map(str.isalpha, word)) and "/" not in word and _is_named(word)]
+    models = models_in(text[:LONGEST_SENTENCE].split())
     return settings.with_values(model=models[0]) if len(models) == 1 else settings
-
-
-def _is_named(word: str) -> bool:
-    return not is_path(word) and is_known(word)
 
 
 def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
@@ -134,7 +131,7 @@ def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
             called,
             settings.get("tensor_parallel"),
             settings.workload(model) if typed else None,
-            named(parse_gpu(gpu)[1])[0] if gpu else None,
+            cards_named(parse_gpu(gpu)[1])[0] if gpu else None,
             settings.get("tokens"),
         )
     )
@@ -152,20 +149,13 @@ def _refuse_idle(settings: Settings, of: Collection[str]) -> None:
 
 def by_words(words: Sequence[str]) -> Command:
     """``why`` itself; or what explains the concept that a question without a number of some size is about."""
+    if words and words[0].isalpha() and concept_of(words[0]) is not None and (named := concept_among(words)):
+        return of_concept(named)
     question = next((word for word in words if len(word.split()) >= SENTENCE), "")
-    if not question or logged(question) or any(_telling(number) for number in numbers_in(question)):
+    if not question or logged(question) or asks_of_a_number([question, *(word for word in words if word != question)]):
         return COMMAND
     named = concept_among(words)
     return COMMAND if named is None else of_concept(named)
-
-
-def _telling(number: str) -> bool:
-    """Return whether a number is no factor of a formula, but one that is looked for."""
-    return not number.isdigit() or len(number) > FACTOR
-
-
-FACTOR = 3
-"""Digits of a factor at most."""
 
 
 def _called(settings: Settings) -> str:
