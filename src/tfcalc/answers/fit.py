@@ -297,7 +297,7 @@ class FitTable(Answer):
 
 
 def of_those_searched(rest: Sequence[str]) -> str:
-    """What an impossibility on all GPUs of a table leaves out."""
+    """Words for the GPUs that an impossibility leaves out."""
     return " that was searched" * bool(rest)
 
 
@@ -322,10 +322,10 @@ TABLE_UNITS = 360_000
 def searched(asked: Sequence[V]) -> tuple[list[V], list[V]]:
     """Return the GPUs on which it fits or all changes were tried, and those for which no time was left.
 
-    The largest come first: few changes are tried where there is room. Others may be told by what was found for these.
+    ``asked`` are in order of size. The largest come first: few changes are tried where there is room.
     """
     found, left, begun = list[V](), list[V](), EFFORT.spent
-    for one in sorted(asked, key=lambda one: -one.card.bytes):
+    for one in reversed(asked):
         ended = ends_within(TABLE_UNITS - (EFFORT.spent - begun), lambda: one.searched)  # noqa: B023  # called at once
         (found if ended and one.searched else left).append(one)
     return found[::-1], left[::-1]

@@ -147,7 +147,7 @@ class Options:
         return iter(self.known.values())
 
     def without(self, cost: int) -> Options:
-        """The same but for the changes that cost this."""
+        """Return all changes but those that cost this."""
         less = copy(self)
         less.known = {name: degrees for name, degrees in self.known.items() if degrees.cost != cost}
         less.with_others = [degrees for degrees in self.with_others if degrees.cost != cost]
