@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+import tfcalc
 from tests.conftest import Quick
+from tfcalc import Training
+from tfcalc.answers import fit as tables
+from tfcalc.answers.verdict import Fit, memory_within
 
 
 def _json(quick: Quick, *words: str) -> dict[str, Any]:
@@ -39,6 +45,52 @@ def test_with_a_card_it_is_the_verdict(quick: Quick) -> None:
     served = ("llama-3-8b", "--context", "1k")
     assert quick("fit", *served, "--gpu", "t4").returncode == 1
     assert quick("fit", *served, "--gpu", "all").stdout == quick("fit", *served, "--serve").stdout
+
+
+LARGE = ("llama-3-8b", "--layers", "2", "--seq", "512", "--checkpointing", "none")
+
+
+@pytest.mark.parametrize("command", ["fit", "train --tokens 1B"])
+def test_gpus_that_a_table_did_not_come_to_are_named(
+    quick: Quick, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """The largest are asked first, as less is tried on them; of the others nothing is claimed."""
+    whole = _json(quick, *command.split(), *LARGE)
+    assert whole["not_searched"] == []
+    monkeypatch.setattr(tables, "TABLE_UNITS", 1000)
+    found, told = _json(quick, *command.split(), *LARGE), quick(*command.split(), *LARGE).stdout
+    rows = "runs" if "runs" in whole else "cards"
+    left = found["not_searched"]
+    assert "B200-HGX" not in left
+    assert {row["gpu"] for row in found[rows]} | {*left} >= {row["gpu"] for row in whole[rows]} > {*left}
+    assert f"Not all changes were tried on: {', '.join(left)} (--gpu NAME asks about one alone)" in " ".join(
+        told.split()
+    )
+    assert not {*left} & {*found.get("too_small", ())}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["gemma-3-27b", "olmo-3.1-32b-instruct"])
+def test_models_of_unlike_layers_have_a_table(quick: Quick, model: str) -> None:
+    """They were refused, as their layers took more runs than an answer may."""
+    found = _json(quick, "train", model, "--tokens", "1B", "--gpus", "8")
+    assert len(found["runs"]) >= 8
+    assert {"H100-SXM", "H200-SXM", "B200-HGX"} <= {run["gpu"] for run in found["runs"]}
+
+
+@pytest.mark.parametrize("card", ["rtx-3060", "t4", "rtx-4090", "a100-40"])
+@pytest.mark.parametrize("gpus", [1, 4])
+def test_the_cheapest_change_is_the_first_of_all(card: str, gpus: int) -> None:
+    """It is found sooner, and is the same as where all changes are listed."""
+    asked, plan = tfcalc.load("gpt2-large"), Training(gpus=gpus)
+    judge = memory_within(asked, f"{gpus}x{card}", tfcalc.Workload(8, 1024, phase="train"), training=plan).judge
+    assert isinstance(judge, Fit)
+    first = [one for one in judge.case.remedies().found if one.fits][:1]
+    assert [one for one in judge.case.cheapest(grows=True).found if one.fits][:1] == first
+    there = judge.case.cheapest(grows=False).found
+    assert not any("gpus" in one.change.values for one in there)
+    if first and "gpus" not in first[0].change.values:
+        assert next(one for one in there if one.fits) == first[0]
 
 
 def test_serving(quick: Quick) -> None:
