@@ -248,8 +248,8 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
     if option and close is not None and "o such option" in str(error):
         near = nearest(option, close) if close else "see --help"
         of_others = _of_others(others.stands_for(option))
-        meant = others.here(option, called) or _elsewhere(option) or of_others or others.hint(option)
-        meant = meant or _with_part(option, called) or near
+        meant = others.here(option, called) or _elsewhere(option) or others.hint(option)
+        meant = meant or _with_part(option, called) or of_others or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     said = _one_line(message)[:1].lower() + _one_line(message)[1:].rstrip(".")

@@ -131,7 +131,12 @@ def _longest_word(text: str) -> int:
 
 def _unbroken(word: str) -> int:
     """Characters of a word that stay together."""
-    return len(word) if len(word) <= LONG_PATH else max(LONG_PATH // 2, *map(len, _steps(word)))
+    return max(LONG_PATH // 2, *map(len, _steps(word))) if _breaks(word) else len(word)
+
+
+def _breaks(word: str) -> bool:
+    """Return whether it is a path of a model's part that may be broken; one of a file or an address is copied."""
+    return len(word) > LONG_PATH and "/" not in word
 
 
 LONG_PATH = 40
@@ -147,7 +152,7 @@ def _in_lines(text: str, width: int) -> str:
     lead = text[: len(text) - len(text.lstrip())]
     lines = [lead]
     for word in _together(text.strip()).split(" "):
-        whole = len(word) <= LONG_PATH or len(lead) + len(INDENT) + len(word) <= width
+        whole = not _breaks(word) or len(lead) + len(INDENT) + len(word) <= width
         for place, step in enumerate([word] if whole else _steps(word)):
             begun = bool(lines[-1].strip())
             glue = " " if place == 0 and begun else ""

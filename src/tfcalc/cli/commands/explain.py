@@ -158,6 +158,10 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     a_part = bool(said) and said[0] in PARTS and (len(said) == 1 or concept_of(" ".join(said)) is None)
     if not 0 < len(said) <= MOST_WORDS or a_part or (of_a_part and (said[0] in TARGETS or is_meant(said[0]))):
         return None
+    if "_" in said[0] and number_path(said[0]) is not None:
+        named = concept_of(said[0])
+        if named is None or named.refused:
+            return None  # a number of an answer, by its key
     if (concept := concept_of(" ".join(said))) is not None:
         return NamedConcept(concept, len(found), "")
     asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
