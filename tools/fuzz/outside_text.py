@@ -103,12 +103,13 @@ def _markdown(written: str, beside: str, shown: object) -> None:
             FOUND.bug("markdown", f"text that GitHub reads: {found[0]}", (shown, text[:200]))
 
 
-def _kinds(written: str) -> list[str]:
-    """The kinds of all that is no text, one after another."""
+def _kinds(written: str) -> str:
+    """The kinds of all that is no text, in order; equal rows in turn count as one, as fewer fit below longer lines."""
     found = []
     for token in PARSER.parse(written):
         found += [token.type, *(child.type for child in token.children or ())]
-    return [kind for kind in found if kind not in ("text", "softbreak", "text_special")]
+    kinds = "".join(f"{kind} " for kind in found if kind not in ("text", "softbreak", "text_special"))
+    return re.sub(r"(tr_open (?:(?!tr_open ).)*tr_close )\1+", r"\1", kinds)
 
 
 def _texts(written: str) -> list[str]:
