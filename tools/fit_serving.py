@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests import serving_runs
 from tests.serving_runs import Run
@@ -216,8 +216,15 @@ def left_out(runs: Mapping[str, Sequence[Run]], rounds: int, target: Path | None
 def without(runs: Mapping[str, Sequence[Run]], group: Sequence[str], name: str, unit: str, rounds: int) -> EngineRates:
     """Rates of an engine by all runs of its group but those of one system, from a start that no run gave."""
     others = {each: [run for run in runs[each] if each != name or run.row["unit"] != unit] for each in group}
-    begin = {each: by_file(each)._replace(**START) for each in group}
-    return Fit(others, begin).run(rounds)[name]
+    return Fit(others, {each: beginning(each) for each in group}).run(rounds)[name]
+
+
+def beginning(name: str) -> EngineRates:
+    """Rates of an engine that no run gave, but for those that other runs say."""
+    given = {rate for each, rate in GIVEN if each == name}
+    given |= {"products"} if "prompts" in given else set()
+    start: dict[str, Any] = {rate: value for rate, value in START.items() if rate not in given}
+    return by_file(name)._replace(**start)
 
 
 def by_file(name: str) -> EngineRates:

@@ -69,7 +69,7 @@ def test_the_rate_of_a_system_that_is_always_full() -> None:
 
 
 def test_formats_of_the_cache_are_said_or_unknown() -> None:
-    """What neither a row nor its recipe says is no format, but of weights in 16 bits, which engines follow."""
+    """What neither a row nor its script says is no format, but of weights in 16 bits, which engines follow."""
     for row in serving_runs.rows():
         assert row["kv"] in ("fp16", "bf16", "fp8", "auto", "unknown"), row["id"]
         assert row["kv"] != "unknown" or row["weights"] not in ("fp16", "bf16"), row["id"]
