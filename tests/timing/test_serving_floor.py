@@ -48,8 +48,8 @@ def test_by_hand() -> None:
 def test_layers_that_make_a_token(name: str, layers: int, mixtures: int, products: int | None) -> None:
     """Those of the published configs: a tower of images (27 layers) launches nothing where a token is made.
 
-    Products by hand: attention has five, or six with absorbed latents; a dense network three, the router one, experts two
-    (their gate and their first matrix are one) and the shared expert three; and the head.
+    Products by hand: attention has five, or six with absorbed latents; a dense network three, the router one, experts
+    two (their gate and their first matrix are one) and the shared expert three; and the head.
     """
     found = served(name, Load(950, 100, 8), named("b300")[0], Sharing(8)).layers
     assert (found.number, found.experts) == (layers, mixtures)
