@@ -9,7 +9,7 @@ CPU seconds of an answer, too.
 AIConfigurator is asked as its ``estimate`` asks: version of its tables nearest to the run's (its latest where the run
 has none), formats as the run has them, the cache's its own where that is unknown, requests of a copy as its batch.
 tfcalc's rates were fitted to such runs. ``--left-out`` reads estimates by rates that were fitted without the run's
-system (``python -m tools.fit_serving --left-out 6 --each FILE``): that is the even comparison. AIConfigurator's tables
+system (``python -m tools.fit_serving --left-out 14 --each FILE``): that is the even comparison. AIConfigurator's tables
 are of operators; NVIDIA measures them, and publishes these runs to be compared with.
 """
 

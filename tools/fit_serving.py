@@ -1,10 +1,10 @@
 """Fit serving_rates.toml to published runs: python -m tools.fit_serving [--write] [--rounds N] [--only NAME].
 
-Coordinate descent, engine by engine, on |log(estimate / published)| of a token, and of the first token where a batch is
-static, at most 0.7 for each run. A system (source, model, GPU, engine) counts by the root of its runs. Runs that look
-mis-recorded, those that send sums over PCIe, and those of which nobody knows how many requests ran at once, are left
-out. The bands are learned with whole systems left out: each is estimated by rates fitted to all others of its engine,
-from a start that those of other engines give, so that nothing of it is in them. ``--each FILE`` keeps these estimates.
+Coordinate descent, over the engines that share rates together, on |log(estimate / published)| of a token, and of the
+first token where a batch is static, at most 0.7 for each run. A system (source, model, GPU, engine) counts by the root
+of its runs. Runs that look mis-recorded, those that send sums over PCIe, and those of which nobody knows how many
+requests ran at once, are left out. The bands are learned with whole systems left out: each is estimated by rates fitted
+to all others, from round numbers, so that nothing of it is in them. ``--each FILE`` keeps these estimates.
 
 ``--operators FILE`` prints the medians of a table of operators, of which the rates of operators are.
 """
@@ -21,11 +21,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any, TypeVar
 
 from tests import serving_runs
 from tests.serving_runs import Run
-from tfcalc.timing.serving import RATES, EngineRates
+from tfcalc.timing.serving import RATES, EngineRates, engine_of, rates_table
 
+K = TypeVar("K")
 MOST = 0.7
 """A run that is further off counts no more than this."""
 OF_A_SYSTEM = 60
@@ -36,6 +38,7 @@ WITHIN = {
     "prompts": (0.25, 1.3, 0.15),
     "expert_prompts": (0.15, 1.3, 0.15),
     "layer": (0.0, 150e-6, 15e-6),
+    "further": (0.0, 30e-6, 3e-6),
     "experts": (0.0, 120e-6, 15e-6),
     "reduce": (2e-6, 40e-6, 5e-6),
     "host": (0.0, 6e-3, 0.5e-3),
@@ -44,6 +47,24 @@ WITHIN = {
     "queued": (0.0, 0.6, 0.05),
 }
 """Bounds of each rate, and the first step; with the upper ones some operator reaches what the datasheet says."""
+START = {
+    "memory": 1.0,
+    "products": 1.0,
+    "prompts": 1.0,
+    "expert_prompts": 0.5,
+    "layer": 30e-6,
+    "further": 5e-6,
+    "experts": 20e-6,
+    "reduce": 8e-6,
+    "host": 0.5e-3,
+    "request": 15e-6,
+    "first": 0.05,
+    "queued": 0.1,
+}
+"""Rates to begin with where a system is left out: round numbers, and operators as they were measured."""
+SHARED = "shared"
+GIVEN = {("trtllm", "prompts")}
+"""Rates that other runs say, so that no fit changes them: those of offline.csv, which are always full."""
 FIRST_OF_SERVED = 0.2
 """Weight of a first token under load, which is a queue."""
 
@@ -62,47 +83,75 @@ def parts_of(run: Run, by: EngineRates) -> list[tuple[str, float, float]]:
 
 
 class Fit:
-    """Rates of one engine."""
+    """Rates of engines, some of which are the same for all of them: those that no engine's section of the file has."""
 
-    def __init__(self, runs: Sequence[Run], by: EngineRates) -> None:
-        self.by = by
-        sizes = Counter(run.row["unit"] for run in runs)
-        places: Counter[str] = Counter()
-        self.runs: list[tuple[Run, float]] = []
-        for run in runs:
-            unit = run.row["unit"]
-            places[unit] += 1
-            if places[unit] % -(-sizes[unit] // OF_A_SYSTEM) == 0:
-                self.runs.append((run, 1 / math.sqrt(min(sizes[unit], OF_A_SYSTEM))))
-        self.loss = self.of(by)
+    def __init__(self, runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates]) -> None:
+        self.rates = dict(rates)
+        self.runs = {name: weighted(each) for name, each in runs.items()}
+        self.losses = {name: self.of(name, by) for name, by in self.rates.items()}
 
-    def of(self, by: EngineRates) -> float:
-        """Return how far all runs are off."""
+    def of(self, name: str, by: EngineRates) -> float:
+        """Return how far all runs of an engine are off."""
         return sum(
             weight * share * min(abs(math.log(ratio)), MOST)
-            for run, weight in self.runs
+            for run, weight in self.runs[name]
             for _, ratio, share in parts_of(run, by)
         )
 
-    def run(self, rounds: int) -> EngineRates:
+    def run(self, rounds: int) -> dict[str, EngineRates]:
         """Change one rate after another, by less where nothing is gained."""
-        steps = {name: step for name, (_, _, step) in WITHIN.items()}
+        every = tuple(self.rates)
+        varied = []
+        for rate in WITHIN:
+            shared = tuple(name for name in every if is_shared(name, rate))
+            varied += [(shared, rate)] if len(shared) > 1 and rate != "products" else []
+            varied += [((name,), rate) for name in every if name not in shared and (name, rate) not in GIVEN]
+        steps = {each: WITHIN[each[1]][2] for each in varied}
         for _ in range(rounds):
-            for name, step in steps.items():
-                if not any(self.tried(name, sign * step) for sign in (1, -1)):
-                    steps[name] = step / 2
-        return self.by
+            for (names, rate), step in steps.items():
+                if not any(self.tried(names, rate, sign * step) for sign in (1, -1)):
+                    steps[names, rate] = step / 2
+        return self.rates
 
-    def tried(self, name: str, change: float) -> bool:
-        """Take the changed rate, if that is better."""
-        low, high, _ = WITHIN[name]
-        value = min(max(getattr(self.by, name) + change, low), high)
-        by = self.by._replace(**{name: value})
-        loss = self.of(by)
-        if loss >= self.loss - 1e-6:
+    def tried(self, names: Sequence[str], rate: str, change: float) -> bool:
+        """Take the changed rate of these engines, if that is better."""
+        low, high, _ = WITHIN[rate]
+        value = min(max(getattr(self.rates[names[0]], rate) + change, low), high)
+        both = rate == "prompts" and is_shared(names[0], "products")  # of tokens and of prompts
+        rates = ("prompts", "products") if both else (rate,)
+        changed = {name: self.rates[name]._replace(**dict.fromkeys(rates, value)) for name in names}
+        losses = {name: self.of(name, by) for name, by in changed.items()}
+        if sum(losses.values()) >= sum(self.losses[name] for name in names) - 1e-6:
             return False
-        self.by, self.loss = by, loss
+        self.rates |= changed
+        self.losses |= losses
         return True
+
+
+def weighted(runs: Sequence[Run]) -> list[tuple[Run, float]]:
+    """Return the runs that a fit reads, each with its weight."""
+    sizes = Counter(run.row["unit"] for run in runs)
+    places: Counter[str] = Counter()
+    found = []
+    for run in runs:
+        unit = run.row["unit"]
+        places[unit] += 1
+        if places[unit] % -(-sizes[unit] // OF_A_SYSTEM) == 0:
+            found.append((run, 1 / math.sqrt(min(sizes[unit], OF_A_SYSTEM))))
+    return found
+
+
+def is_shared(name: str, rate: str) -> bool:
+    """Return whether an engine has no such rate of its own."""
+    return rate not in rates_table()["engines"][name]
+
+
+def groups(names: Iterable[str]) -> list[list[str]]:
+    """Engines that share rates, together, and each other one alone."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        found["" if is_shared(name, "memory") else name].append(name)
+    return list(found.values())
 
 
 def told(ratios: Iterable[float]) -> str:
@@ -131,44 +180,59 @@ def report_offline() -> None:
         print(f"offline: {name:15} {told(run.estimate / run.measured for run in every if run.row['model'] == name)}")
 
 
-def of_others(rates: Mapping[str, EngineRates], name: str) -> EngineRates:
-    """Rates to begin with that know nothing of an engine's runs: the middle of those of the other engines."""
-    others = [by for other, by in rates.items() if other != name]
-    return rates[name]._replace(**{rate: median(getattr(by, rate) for by in others) for rate in WITHIN})
-
-
-def left_out(
-    runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates], rounds: int, target: Path | None = None
-) -> None:
-    """Print published over estimated by kind, each system by the rates of all others of its engine.
+def left_out(runs: Mapping[str, Sequence[Run]], rounds: int, target: Path | None = None) -> None:
+    """Print published over estimated by kind, each system by the rates of all others.
 
     The bands are of these, and so is how much of a system the band of all others covers.
     """
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     kept: list[dict[str, str | float]] = []
-    for name, each in runs.items():
-        errors: dict[str, list[float]] = defaultdict(list)
-        for unit in dict.fromkeys(run.row["unit"] for run in each):
-            by = Fit([run for run in each if run.row["unit"] != unit], of_others(rates, name)).run(rounds)
-            for run in each:
-                if run.row["unit"] == unit:
-                    kept.append({"id": run.row["id"]})
-                    for kind, ratio, _ in parts_of(run, by):
-                        found[kind][unit].append(1 / ratio)
-                        errors[kind].append(ratio)
-                        first = kind in ("prompt", "first")
-                        measured = run.first if first else run.token
-                        assert measured
-                        kept[-1]["ttft_ms" if first else "tpot_ms"] = round(1000 * ratio * measured, 4)
-        for kind, ratios in sorted(errors.items()):
-            print(f"left out: {name:12} {kind:14} {told(ratios)}", flush=True)
+    for group in groups(runs):
+        for name in group:
+            errors: dict[str, list[float]] = defaultdict(list)
+            for unit in dict.fromkeys(run.row["unit"] for run in runs[name]):
+                by = without(runs, group, name, unit, rounds)
+                for run in runs[name]:
+                    if run.row["unit"] == unit:
+                        kept.append({"id": run.row["id"]})
+                        for kind, ratio, _ in parts_of(run, by):
+                            found[kind][name, unit].append(1 / ratio)
+                            errors[kind].append(ratio)
+                            first = kind in ("prompt", "first")
+                            measured = run.first if first else run.token
+                            assert measured
+                            kept[-1]["ttft_ms" if first else "tpot_ms"] = round(1000 * ratio * measured, 4)
+            for kind, ratios in sorted(errors.items()):
+                print(f"left out: {name:12} {kind:14} {told(ratios)}", flush=True)
     if target is not None:
         target.write_text("".join(json.dumps(one) + "\n" for one in kept), encoding="utf-8")
     for kind, by_system in sorted(found.items()):
         ratios = [ratio for each in by_system.values() for ratio in each]
         low, high = tenths(ratios)
         print(f"[bands.{kind}] low = {low:.2f} high = {high:.2f} rows = {len(ratios)} units = {len(by_system)}")
-        print(f"    {told(1 / ratio for ratio in ratios)}; learned without a system it covers {covered(by_system):.0%}")
+        print(f"    {told(1 / ratio for ratio in ratios)}; learned without a system it covers {covered(by_system)}")
+
+
+def without(runs: Mapping[str, Sequence[Run]], group: Sequence[str], name: str, unit: str, rounds: int) -> EngineRates:
+    """Rates of an engine by all runs of its group but those of one system, from a start that no run gave."""
+    others = {each: [run for run in runs[each] if each != name or run.row["unit"] != unit] for each in group}
+    return Fit(others, {each: beginning(each) for each in group}).run(rounds)[name]
+
+
+def beginning(name: str) -> EngineRates:
+    """Rates of an engine that no run gave, but for those that other runs say."""
+    given = {rate for each, rate in GIVEN if each == name}
+    given |= {"products"} if "prompts" in given else set()
+    start: dict[str, Any] = {rate: value for rate, value in START.items() if rate not in given}
+    return by_file(name)._replace(**start)
+
+
+def by_file(name: str) -> EngineRates:
+    """Rates of an engine as they are in the file."""
+    era = rates_table()["engines"][name]
+    found = engine_of(f"{era['engine']}@{era['since']}")
+    assert found is not None
+    return found
 
 
 def tenths(ratios: Iterable[float]) -> tuple[float, float]:
@@ -177,14 +241,16 @@ def tenths(ratios: Iterable[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 10], ordered[9 * len(ordered) // 10]
 
 
-def covered(by_system: Mapping[str, Sequence[float]]) -> float:
-    """Return the share of runs in the band that all systems but their own say."""
-    inside = 0
+def covered(by_system: Mapping[K, Sequence[float]]) -> str:
+    """Say which share of runs is in the band that all systems but their own say; of systems that count once, too."""
+    inside = []
     for system, ratios in by_system.items():
         others = [ratio for other, each in by_system.items() if other != system for ratio in each]
         low, high = tenths(others or ratios)
-        inside += sum(low <= ratio <= high for ratio in ratios)
-    return inside / sum(map(len, by_system.values()))
+        inside.append((sum(low <= ratio <= high for ratio in ratios), len(ratios)))
+    runs = sum(here for here, _ in inside) / sum(number for _, number in inside)
+    systems = sum(here / number for here, number in inside) / len(inside)
+    return f"{runs:.0%}, {systems:.0%} where a system counts once"
 
 
 def write(rates: Mapping[str, EngineRates], runs: Mapping[str, Sequence[Run]]) -> None:
@@ -194,7 +260,10 @@ def write(rates: Mapping[str, EngineRates], runs: Mapping[str, Sequence[Run]]) -
         if match := re.match(r"\[engines\.\"?([\w.-]+?)\"?\]", line):
             section = match[1]
         elif line.startswith("["):
-            section = ""
+            section = line.strip("[]")
+        elif section == SHARED and (match := re.match(r"(\w+) = [\d.e-]+$", line)):
+            of = next(by for name, by in rates.items() if is_shared(name, "memory"))
+            line = f"{match[1]} = {getattr(of, match[1]):.3g}"
         elif section in rates and (match := re.match(r"(\w+) = [\d.e-]+$", line)):
             name = match[1]
             if name in WITHIN:
@@ -218,6 +287,8 @@ def usable() -> dict[str, list[Run]]:
 
 # --- operators
 
+LONG = 1e-4
+"""Seconds of an operation's bytes or products at the datasheet's rate, beyond which its launch does not count."""
 BITS = {"bfloat16": 16, "fp16": 16, "fp8": 8, "fp8_block": 8, "nvfp4": 4}
 
 
@@ -243,7 +314,7 @@ def operators(path: Path) -> None:
             if row["op"] == "gemm" and peak:
                 m, n, k = (float(sizes[name]) for name in "mnk")
                 moved = n * k * bits / 8 + 2 * m * (n + k)
-                if m >= 2048 and 2 * m * n * k > 1e11:
+                if m >= 2048 and 2 * m * n * k > LONG * peak:
                     by[card.capability, f"products {bits}"].append(2 * m * n * k / peak / seconds)
                 if m <= 64 and n * k * bits / 8 >= 60e6:
                     by[card.capability, f"weights {bits}"].append(moved / card.bandwidth / seconds)
@@ -255,9 +326,9 @@ def operators(path: Path) -> None:
                 tokens, h, f, k, every, tp, ep = (float(sizes[n]) for n in ("tokens", "h", "f", "k", "E", "tp", "ep"))
                 here = every / ep * (1 - (1 - k / every) ** tokens) * 3 * h * f / tp * bits / 8
                 flops = 6 * tokens * k / ep * h * f / tp
-                if tokens <= 64 and here > 3e7:
+                if tokens <= 64 and here > LONG * card.bandwidth:
                     by[card.capability, "expert weights"].append(here / card.bandwidth / seconds)
-                if tokens >= 4096 and flops > 1e11:
+                if tokens >= 4096 and flops > LONG * peak:
                     by[card.capability, f"expert products {bits}"].append(flops / peak / seconds)
     for key, shares in sorted(by.items()):
         print(f"{key!s:40} n={len(shares):4} median={median(shares):.2f}")
@@ -277,16 +348,19 @@ def main() -> None:
         operators(given.operators)
         return
     runs = usable()
-    rates = {}
-    for name, each in runs.items():
-        rates[name] = Fit(each, each[0].by).run(given.rounds if name in (given.only or runs) else 0)
-        print(name, rates[name], flush=True)
+    rates: dict[str, EngineRates] = {}
+    for group in groups(runs):
+        rounds = given.rounds if not {*group}.isdisjoint(given.only or runs) else 0
+        begin = {name: by_file(name) for name in group}
+        rates |= Fit({name: runs[name] for name in group}, begin).run(rounds)
+        for name in group:
+            print(name, rates[name], flush=True)
     report(runs, rates)
     report_offline()
     if given.write:
         write(rates, runs)
     if given.left_out:
-        left_out(runs, rates, given.left_out, given.each)
+        left_out(runs, given.left_out, given.each)
 
 
 if __name__ == "__main__":

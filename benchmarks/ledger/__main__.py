@@ -5,7 +5,7 @@ PYTHON is that of an environment with the peer, which pyproject.toml pins in a d
 minute. ``make ledger`` does that, and writes the page; ``make peers`` makes the environments and asks them all.
 
 ``--left-out FILE`` keeps the estimates of serving by rates that were fitted without a run's system, which
-``python -m tools.fit_serving --left-out 6 --each FILE`` makes in ten minutes.
+``python -m tools.fit_serving --left-out 14 --each FILE`` makes in half an hour.
 """
 
 from __future__ import annotations

@@ -37,6 +37,25 @@ def test_by_hand() -> None:
     assert first.name == "compute"
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "mixtures", "products"),
+    [
+        ("llama-3-8b", 32, 0, 8 * 32 + 1),
+        ("kimi-k2.5", 61, 60, 61 * 6 + 3 + 60 * 6 + 1),
+        ("qwen3.5-397b-a17b", 60, 60, None),
+    ],
+)
+def test_layers_that_make_a_token(name: str, layers: int, mixtures: int, products: int | None) -> None:
+    """Those of the published configs: a tower of images (27 layers) launches nothing where a token is made.
+
+    Products by hand: attention has five, or six with absorbed latents; a dense network three, the router one, experts
+    two (their gate and their first matrix are one) and the shared expert three; and the head.
+    """
+    found = served(name, Load(950, 100, 8), named("b300")[0], Sharing(8)).layers
+    assert (found.number, found.experts) == (layers, mixtures)
+    assert products is None or found.products == products
+
+
 def test_gpus_share_what_they_can() -> None:
     """Of Llama 3 8B on 4 GPUs each reads a quarter of matrices and cache, and whole norms; on 16 each of 8 heads of
     keys is there twice. The latent cache of DeepSeek-V3 is whole on each of them.

@@ -2,21 +2,23 @@
 
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
     step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
-               + λ · layers + μ · layers with experts + ν · requests + host
+               + λ · layers + κ · further products + μ · layers with experts + ν · requests + host
     token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
                base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not,
                where all that it waits for is at most (C − 1) · t_b
     rate       min(C · osl / (first + (osl − 1) · token), R / (step + R/osl · t_b)), where R of C requests have room
 
-ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, ν, host, base and q
-are an engine's (serving_rates.toml). f is another for tokens, for prompts, and for the experts that prompts are sent
-to. t_b is the time of a prompt among others, ρ the share of time that prompts take.
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, κ, μ, ν, host, base and
+q are an engine's, or those that engines share (serving_rates.toml). f is another for tokens, for prompts, and for the
+experts that prompts are sent to. κ is of the matrix products that a layer has beyond those of a dense one: latent
+attention and its indexer, shared experts. t_b is the time of a prompt among others, ρ the share of time that prompts
+take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from math import log2
 from pathlib import Path
@@ -43,6 +45,8 @@ SENT = 2
 """Bytes of a number that GPUs send each other."""
 SLOWEST = 100e9
 """Bytes per second of the slowest link that is not PCIe."""
+PRODUCTS = 8
+"""Matrix products of a dense layer: queries, keys, values, attention, output, and three of a gated network."""
 REDUCED_SHARE = 0.8
 """Share of a link's rate that all-reduces of middling size reach, of the largest one's."""
 
@@ -70,11 +74,20 @@ class Sharing(NamedTuple):
 
 
 class LayerCounts(NamedTuple):
-    """Layers of a model, those with experts among them, and its hidden size: what messages and launches depend on."""
+    """Layers that make a token, those with experts among them, and the hidden size.
+
+    Messages and launches depend on them. ``products`` are the matrix products of all of them.
+    """
 
     number: int
     experts: int
     width: int
+    products: int = 0
+
+    @property
+    def further(self) -> int:
+        """Matrix products beyond those of as many dense layers."""
+        return max(0, self.products - PRODUCTS * self.number)
 
 
 class OperatorRates(NamedTuple):
@@ -95,11 +108,14 @@ class OperatorRates(NamedTuple):
 class EngineRates(NamedTuple):
     """An engine of an era: what it adds to operators, from published runs.
 
+    Those that its section of the file does not have are shared with other engines.
+
     Attributes:
         name: its name in the file.
         memory, products, prompts: factors on the rates of operators: bytes, products of a token, of prompts.
         expert_prompts: the same of the experts that prompts are sent to, unevenly.
         layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
+        further: seconds of a matrix product of a layer beyond those of a dense one.
         host, request, first: seconds of a step, of a request in it, and before a first token.
         queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
@@ -115,6 +131,7 @@ class EngineRates(NamedTuple):
     prompts: float
     expert_prompts: float
     layer: float
+    further: float
     experts: float
     reduce: float
     host: float
@@ -155,7 +172,8 @@ def engine_of(text: str, card: Accelerator | None = None) -> EngineRates | None:
         return None
     before = [pair for pair in eras if not asked or pair[0] <= asked]
     _, key = max(before) if before else min(eras)
-    era = rates_table()["engines"][key]
+    era = {**rates_table()["shared"], **rates_table()["engines"][key]}
+    era.setdefault("products", era["prompts"])
     return EngineRates(name=key, **{field: era[field] for field in EngineRates._fields if field in era})
 
 
@@ -301,15 +319,27 @@ def prompt_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: M
 
 def launches(layers: LayerCounts, by: EngineRates) -> float:
     """Seconds of launching kernels, and of what else a layer takes however few tokens there are."""
-    return by.layer * layers.number + by.experts * layers.experts
+    return by.layer * layers.number + by.further * layers.further + by.experts * layers.experts
 
 
 def layers_of(tree: Component, step: ServingStep) -> LayerCounts:
-    """Return the layers of a tree of which this is a step, and its hidden size."""
+    """Return the layers of a tree that run in this step of it, and its hidden size."""
     nodes = list(tree.walk())
-    number = sum(value_of(node.copies) for node in nodes if node.component.kind == LAYER)
+    run = {path for one in step.operations for path in above(one.path)}
+    number = sum(value_of(node.copies) for node in nodes if node.component.kind == LAYER and node.path in run)
+    products = sum(value_of(one.layers) for one in step.operations if value_of(one.flops))
     routed = {one.path.rpartition(".")[0]: value_of(one.layers) for one in step.operations if one.routing}
     width = max(
         (value_of(w.shape[-1]) for n in nodes if n.component.own.lookups for w in n.component.own.weights), default=0
     )
-    return LayerCounts(number, sum(routed.values()), width)
+    return LayerCounts(number, sum(routed.values()), width, products)
+
+
+def above(path: str) -> Iterator[str]:
+    """Yield the paths that a path is below.
+
+    >>> list(above("model.layers.mlp"))
+    ['model.layers', 'model']
+    """
+    while path := path.rpartition(".")[0]:
+        yield path
