@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.recomputation import LAYER
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import known, value_of
 from tfcalc.hardware import Accelerator
 from tfcalc.serving.engine_rules import name_of, version_of
 from tfcalc.timing.numbers import Many, larger, whole
@@ -327,7 +327,7 @@ def layers_of(tree: Component, step: ServingStep) -> LayerCounts:
     nodes = list(tree.walk())
     run = {path for one in step.operations for path in above(one.path)}
     number = sum(value_of(node.copies) for node in nodes if node.component.kind == LAYER and node.path in run)
-    products = sum(value_of(one.layers) for one in step.operations if value_of(one.flops))
+    products = sum(value_of(one.layers) for one in step.operations if known(one.flops) != 0)
     routed = {one.path.rpartition(".")[0]: value_of(one.layers) for one in step.operations if one.routing}
     width = max(
         (value_of(w.shape[-1]) for n in nodes if n.component.own.lookups for w in n.component.own.weights), default=0
