@@ -107,7 +107,10 @@ BASES = {
         "deepseek-v2-lite --dp 2",
     ],
     "fit": ["gpt2 --gpu h100", "t5-small --serve --gpu t4"],
-    "train": ["gpt2 --tokens 1B --gpu h100 --precision bf16", "llama-3-8b --tokens 1B --gpu 8xh100 --mfu 40%"],
+    "train": [
+        "gpt2 --tokens 1B --gpu h100 --precision bf16",
+        "llama-3-8b --tokens 1B --gpu 8xh100 --mfu 40% --batch 4",
+    ],
     "plan": ["llama-3-8b --gpus 16 --gpu h100 --global-batch-size 64 --tp 2 --pp 2 --vpp 1 --zero 1"],
     "gpus": ["", "h100"],
     "solve": [

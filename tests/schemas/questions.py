@@ -21,6 +21,8 @@ from tools.fuzz.questions import sensible
 ROOT = Path(__file__).parents[2]
 RATES = ROOT / "tests" / "timing" / "rates.toml"
 """Written by calibrate from tests/timing/logs/megatron.log."""
+TWELVE = ROOT / "tests" / "timing" / "vtrain-twelve.jsonl"
+"""Twelve rows of tests/oracle/planning/vtrain.csv, evenly taken, by the name of their framework alone."""
 KINDS = (
     "gpt2",  # a decoder with tied embeddings
     "bert-base-uncased",  # an encoder
@@ -136,6 +138,7 @@ FURTHER = (
     f"train gpt2 --tokens 1M --gpu a100-80 --precision bf16 --seq 64 --rates {shlex.quote(str(RATES))}",
     f"plan gpt2 --gpu 8xa100-80 --global-batch-size 64 --tp 1 --pp 1 --seq 64 --rates {shlex.quote(str(RATES))}",
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
+    shlex.join(("calibrate", str(TWELVE))),
 )
 ELSEWHERE = frozenset(("budget", "init", "verify"))
 """What is asked in a repository, writes a file, or needs PyTorch."""

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tfcalc.report.explanation import Explanation
 
 Said = dict[str, str]
-"""What a command line says beside the model: the value of each option, "" of a switch."""
+"""What a command line says beside the model: the value of each option, "" of a switch; and that of its CONDITION."""
+CONDITION = "condition"
 
 
 def _asked(module: str, name: str, *arguments: Any, **words: Any) -> Answer:
@@ -73,6 +74,11 @@ def _on_ranks(model: Model, said: Said) -> Answer:
     return _asked("ranks", "ranks", model, layout, training=Training(grad_accum=accumulated))
 
 
+def _solved(model: Model, said: Said) -> Answer:
+    found: Answer = import_module("tfcalc.solving.solve").solve(said[CONDITION], said["for"], model)
+    return found
+
+
 OF_OTHERS: Mapping[tuple[str, str], Callable[[Model, Said], Answer]] = {
     ("flops", "mfu"): _utilisation,
     ("flops", "hfu"): _utilisation,
@@ -80,6 +86,7 @@ OF_OTHERS: Mapping[tuple[str, str], Callable[[Model, Said], Answer]] = {
     ("serve", ""): _served,
     ("train", ""): _trained,
     ("ranks", ""): _on_ranks,
+    ("solve", ""): _solved,
 }
 """Questions whose arguments are no workload and no plan alone, by the command and, if need be, the first key."""
 
@@ -127,12 +134,13 @@ def _of_quantity(
 
 
 def _said(options: Sequence[str]) -> Said:
-    """The values of options.
+    """The values of options, and of the condition before them.
 
-    >>> _said(["--train", "--mfu", "--gpu", "h100"])
-    {'train': '', 'mfu': '', 'gpu': 'h100'}
+    >>> _said(["--train", "--mfu", "--gpu", "h100"]), _said(["params = 1e9", "--for", "layers"])
+    ({'train': '', 'mfu': '', 'gpu': 'h100'}, {'condition': 'params = 1e9', 'for': 'layers'})
     """
-    return {
+    first = {CONDITION: options[0]} if options and not options[0].startswith("--") else {}
+    return first | {
         option.removeprefix("--"): "" if following.startswith("--") else following
         for option, following in zip_longest(options, options[1:], fillvalue="--")
         if option.startswith("--")
