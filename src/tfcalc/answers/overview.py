@@ -56,6 +56,7 @@ from tfcalc.search.gpus import (
     serving_on_several,
     training_on,
 )
+from tfcalc.search.remedies import FSDP
 from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands
@@ -77,8 +78,6 @@ METHODS = {
     "qlora": (f"QLoRA r={RANK}", Training(lora=RANK, base_weights="nf4-dq"), f" --qlora {RANK}"),
 }
 """Ways to fine-tune: what each is called, its plan, its options."""
-OVER_GPUS = {"zero": "3", "layout": "fsdp2"}
-"""How several GPUs share what is fine-tuned: the plan of --fsdp."""
 NONE = "–"
 
 
@@ -303,7 +302,7 @@ class Overview(Answer):
     @cached_property
     def training_plans(self) -> dict[str, Training]:
         """Plan of each way to fine-tune, fully sharded over several GPUs."""
-        over = {} if self.shared_by == 1 else OVER_GPUS | {"gpus": self.shared_by}
+        over = {} if self.shared_by == 1 else FSDP | {"gpus": self.shared_by}
         return {method: plan.replaced(**over) for method, (_, plan, _) in METHODS.items()}
 
     @property

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tfcalc.catalog import is_known, is_path
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
-from tfcalc.report.concepts import concept_in
+from tfcalc.report.concepts import MARKS, concept_in
 from tfcalc.serving.weight_formats import format_named
 from tfcalc.timing.rates import machine_of
 
@@ -25,7 +25,6 @@ ASKING, TRAINED, SERVED, TIMED = (frozenset(said.split()) for said in WORDS.valu
 """First words of a question, and words that say what it asks about."""
 LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
-MARKS = ",.;:?!()'\""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 
 

@@ -28,6 +28,8 @@ BESIDE = (
 FILLERS = frozenset(BESIDE.split())
 """Words that a question has beside the name of its concept, left out of both before a second look."""
 NEAREST = 3
+MARKS = ",.;:?!()'\""
+"""Marks around a word of a sentence."""
 
 
 class Concept(NamedTuple):

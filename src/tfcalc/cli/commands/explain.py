@@ -36,7 +36,7 @@ from tfcalc.cli.options import (
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import concept_in, concept_of, near
+from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
@@ -207,7 +207,6 @@ def is_named(word: str) -> bool:
     return not is_path(word) and is_known(word)
 
 
-MARKS = ",.;:?!()'\""
 FACTOR, SIZE = 3, 5
 """Digits of a factor of a formula, and of a size, at most: one with more is a number that is looked for."""
 
