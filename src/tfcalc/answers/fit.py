@@ -315,7 +315,7 @@ def cards_of(asked: Sequence[Capacity]) -> list[tuple[Capacity, Accelerator]]:
 
 V = TypeVar("V", bound=VerdictOnCard)
 
-TABLE_UNITS = 140_000
+TABLE_UNITS = 330_000
 """What the changes of a table may take (:mod:`tfcalc.core.traced`), so that it is there in seconds."""
 
 

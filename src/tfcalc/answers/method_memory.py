@@ -138,8 +138,9 @@ class MethodMemory(PeakMemory):
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )
 
+    simulates = False
+    """Whether the caching allocator is simulated: not for several phases."""
     on_card: OnCard | None = None
-    """Figures of a card: not simulated for several phases."""
 
     def __init__(
         self,

@@ -459,12 +459,15 @@ class TrainingMemory(PeakMemory):
             stepped=self.plan.optimizer_in_backward,
         )
 
+    @property
+    def simulates(self) -> bool:
+        """Return whether the allocator is simulated: the allocations are known in their order, and few enough."""
+        return not (self.plan.of_2022 or self._not_simulated)
+
     @cached_property
     def on_card(self) -> OnCard | None:
-        """Figures that a card shows of it, where its allocations are known in their order."""
-        if self.plan.of_2022 or self._not_simulated:
-            return None
-        return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
+        """Figures that a card shows of it, where the allocator is simulated."""
+        return self.peaks.on_card(self.run, self.plan, self.peak_bytes) if self.simulates else None
 
     @cached_property
     def _not_simulated(self) -> tuple[str, ...]:

@@ -776,8 +776,13 @@ class _Training(Case["Training"]):
 
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
-        """Figures that a card shows of the training step; of TPUs and others than GPUs nothing is known."""
-        return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
+        """Figures that a card shows of the training step."""
+        return self.memory.on_card if self.simulates else None
+
+    @cached_property
+    def simulates(self) -> bool:
+        """Whether PyTorch's allocator is simulated; of TPUs and others than GPUs nothing is known."""
+        return self.room < self.budget.bytes and self.budget.of_gpu and self.memory.simulates
 
     @property
     def rule(self) -> CardRule:
@@ -794,16 +799,16 @@ class _Training(Case["Training"]):
 
     def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
         """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
-        if self.on_card is None:
+        if not self.simulates:
             return None
         return lambda within: self.peaks.reserved_within(run, plan, within)
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""
-        return self.on_card is None or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
+        return not self.simulates or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
 
     def _peak(self, run: Workload, plan: Training) -> int:
-        return self.peaks.peak(run, plan, noting=self.on_card is not None)
+        return self.peaks.peak(run, plan, noting=self.simulates)
 
     def _peak_of_size(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak_of_size(run, plan, self.room)

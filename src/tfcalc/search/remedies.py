@@ -502,7 +502,7 @@ def remedies(
     return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(search.furthest()), ended)
 
 
-MOST_UNITS = 240_000
+MOST_UNITS = 300_000
 """What a search may spend (:mod:`tfcalc.core.traced`), about half of what an answer may; and a third of it once more
 for all that costs no quality, together, where nothing else was found."""
 
@@ -531,6 +531,8 @@ def _search(search: _RemedySearch, found: list[Remedy], *, cheapest: bool) -> No
         if cheapest and _enough(found, of=1):
             return
     found.extend(one for group in ways if group.cost > TRANSFERS for one in search.first(group))
+    if cheapest and _enough([one for one in found if ways.cost(one.changes) <= QUALITY], of=1):
+        return  # combinations cost as much, and are more changes
     alone = [one.changes[0] for one in found if len(one.changes) == 1 and not one.tight]
     for group in ways:
         if group.cost < QUALITY or any(one in group.degrees for one in alone) or _enough(found):

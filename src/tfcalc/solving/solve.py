@@ -158,7 +158,7 @@ def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evalu
     return one, evaluator
 
 
-MOST_UNITS = 240_000
+MOST_UNITS = 300_000
 """What may be spent (:mod:`tfcalc.core.traced`) on a search: some seconds."""
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_of
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.tape.moments import Allocation
 from tfcalc.training.states import Placed
 
@@ -472,6 +472,8 @@ def _base(block: Block) -> int:
 
 STEPS = 2
 """Steps that are simulated: the first allocates the optimizer's states, later ones repeat the second."""
+EVENTS_OF_A_UNIT = 10
+"""Allocations and frees that take as long as a unit of effort (:mod:`tfcalc.core.traced`): about 1.3 µs each."""
 STACKED = "experts"
 GIVEN_BACK = ("segment_free", "segment_unmap")
 """What a segment that returns to the driver is called."""
@@ -515,6 +517,7 @@ def reserved(
     Source: torch.optim makes ``exp_avg`` and ``exp_avg_sq`` of one parameter after another in its first step;
     ``zero_grad`` frees gradients (``set_to_none``).
     """
+    EFFORT.spend((len(before) + steps * len(events)) // EVENTS_OF_A_UNIT)
     allocator = (ExpandableAllocator if settings.expandable_segments else CachingAllocator)(settings)
     device = states.device
     _run(allocator, before)

@@ -76,7 +76,7 @@ GROUPS = {
 """Groups of options in the help, in their order, each with its heading."""
 
 
-MOST_UNITS = 520_000
+MOST_UNITS = 600_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""
 

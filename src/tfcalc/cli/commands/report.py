@@ -405,4 +405,5 @@ COMMAND = Command(
         "tfcalc report llama-3-8b --json",
     ),
     write=write,
+    most=700_000,  # each of its sections is an answer
 )
