@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -236,19 +236,48 @@ def named(name: str, instead: str = "") -> list[Accelerator]:
     >>> [gpu.name for gpu in named("4060 ti")], [gpu.name for gpu in named("m3 pro")]
     (['RTX-4060-Ti-8', 'RTX-4060-Ti-16'], ['M3-Pro-18', 'M3-Pro-36'])
     """
+    found = _meant(name)
+    if found:
+        return found
+    hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu) for gpu in accelerators())))
+    other = f"; or give {instead}" if instead else ""
+    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}{other}".replace("?;", "?"))
+
+
+def is_accelerator(name: str) -> bool:
+    """Return whether this is the name of an accelerator, or an amount of memory.
+
+    >>> is_accelerator("h100"), is_accelerator("rtx_4090"), is_accelerator("fc1"), is_accelerator("d_model")
+    (True, True, False, False)
+    """
+    try:
+        return bool(_meant(name))
+    except UsageError:
+        return False
+
+
+def _meant(name: str) -> list[Accelerator]:
+    """The accelerators that a name may mean, the likeliest first. Raises UsageError where none has the memory in it."""
     if re.fullmatch(AMOUNT, name, re.ASCII):
         return [Accelerator("a card", {}, short_memory(name))]
-    known = accelerators()
     of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
-    for spelling, ends in product((name, of_memory), (_beginnings, _endings)):
+    for spelling, parts in product((name, of_memory), (_beginnings, _endings)):
         asked = "".join(_words(spelling))
-        matches = [gpu for gpu in known if re.search(r"\d", asked) and asked in ends(gpu)]
+        matches = _by_part(parts).get(asked, []) if re.search(r"\d", asked) else []
         whole = [gpu for gpu in matches if asked in _endings(gpu)]
         if matches:
             return _of_memory(sorted(whole or matches, key=_memory), spelling)
-    hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu) for gpu in known)))
-    other = f"; or give {instead}" if instead else ""
-    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}{other}".replace("?;", "?"))
+    return []
+
+
+@cache
+def _by_part(parts: Callable[[Accelerator], set[str]]) -> dict[str, list[Accelerator]]:
+    """The accelerators by the beginnings or the endings of their names."""
+    found: dict[str, list[Accelerator]] = {}
+    for gpu in accelerators():
+        for part in parts(gpu):
+            found.setdefault(part, []).append(gpu)
+    return found
 
 
 def matching(word: str) -> list[Accelerator]:

@@ -235,6 +235,13 @@ def test_a_long_word_is_looked_at_once(tmp_path: Path) -> None:
     refused(run(tmp_path, "explain", "*" * 130_000 + "\n", "gpt2"), 2, "130,001 characters")
 
 
+@pytest.mark.parametrize("count", [90, 1_000, 60_000])
+def test_words_of_a_question_are_bounded(tmp_path: Path, count: int) -> None:
+    """Words with commas between them are read as models, cards and concepts, in up to four pieces each."""
+    ran = run(tmp_path, f"a{'1,' * count}b")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
 @pytest.mark.parametrize(
     "text", ["\t" * 7_000, "6 " + " " * 7_000, " " * 3_000 + "*" + " " * 3_000], ids=["tabs", "6", "*"]
 )

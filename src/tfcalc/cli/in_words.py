@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfcalc.catalog import is_known, is_path
 from tfcalc.errors import UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import is_accelerator, named, parse_gpu
 from tfcalc.report.concepts import MARKS, concept_in
 from tfcalc.serving.weight_formats import format_named
 from tfcalc.timing.rates import machine_of
@@ -25,6 +25,8 @@ ASKING, TRAINED, SERVED, TIMED = (frozenset(said.split()) for said in WORDS.valu
 """First words of a question, and words that say what it asks about."""
 LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
+LONGEST_QUESTION = 100
+"""Words of a question: longer texts are none, and each of their words would be looked up."""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 
 
@@ -66,6 +68,8 @@ def question_in(words: Sequence[str]) -> AskedInWords | None:
     (('train', 'gpt2', '--gpu', 'a100'), None)
     """
     said = [bare for word in words if (bare := word.strip(MARKS))]
+    if len(said) > LONGEST_QUESTION:
+        return None
     models, rest = _found(said, _model)
     cards, rest = _found(rest, _card)
     if len(models) != 1 or len(cards) > 1:
@@ -140,7 +144,7 @@ def _is_timed(name: str) -> bool:
 def is_card(name: str) -> bool:
     """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
     try:
-        return bool(named(parse_gpu(name)[1]))
+        return is_accelerator(parse_gpu(name)[1])
     except UsageError:
         return False
 

@@ -21,7 +21,7 @@ from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions import read_conditions
-from tfcalc.hardware import named
+from tfcalc.hardware import is_accelerator
 from tfcalc.model import values, with_symbols
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
@@ -121,22 +121,8 @@ def parts_named(condition: str) -> str:
     ('memory <= rtx_4090', 'd_model-n_heads <= 64')
     """
     known = OF_WORDS.sub(lambda found: SEVERAL_WORDS[" ".join(re.split(BETWEEN, found[0].lower()))], condition)
-    known = OF_CARDS.sub(lambda found: found[0].replace("-", "_") if is_card(found[0]) else found[0], known)
+    known = OF_CARDS.sub(lambda found: found[0].replace("-", "_") if is_accelerator(found[0]) else found[0], known)
     return OF_PART.sub(r"\1.\2", known)
-
-
-def is_card(name: str) -> bool:
-    """Return whether this is the name of an accelerator, which a condition writes with ``_`` for hyphens.
-
-    >>> is_card("h100"), is_card("rtx_4090"), is_card("fc1"), is_card("d_model")
-    (True, True, False, False)
-    """
-    if not any(letter.isdigit() for letter in name):
-        return False
-    try:
-        return bool(named(name))
-    except UsageError:
-        return False
 
 
 def names_in(condition: str) -> set[str]:
@@ -173,7 +159,7 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
         known = OTHER_NAMES.get(quantity, quantity)
         if known in QUANTITIES:
             return Meant(known, "" if part == TOTAL else part)
-    if is_card(name):
+    if is_accelerator(name):
         return Meant(CARD, name)
     term = name.removesuffix(BYTES)
     if name.endswith(BYTES) or term in TERMS:
