@@ -262,6 +262,8 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
         near = nearest(option, close) if close else "see --help"
         of_others = _of_others(others.stands_for(option))
         meant = others.here(option, called) or _elsewhere(option) or others.hint(option)
+        if " " in option:
+            meant = "a set of options begins with its model: 'gpt2 --heads 8'"
         meant = meant or _with_part(option, called) or of_others or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
