@@ -75,6 +75,7 @@ WORKS = {
     "how many flops to train gpt2": "FLOPs for a training step",
     "what is chinchilla optimal for 1e21 flops": "parameters on",
     "why is my training slow": "MFU",
+    "how many parameters are in each multi-head self-attention layer of gpt2": f"{4 * 768**2 + 4 * 768:,} parameters",
     "is 24GB enough for llama-3.1-8b": "8.03B parameters",
     "gpt2 4bit": "of weights, in nf4",
     "grpo qwen3-0.6b --generations 8 --gpu h100": "FITS",
@@ -144,6 +145,9 @@ def test_a_question_in_quotes_is_the_same(tfcalc: Program) -> None:
     asked = {
         "what is the difference between gpt2 and gpt2-xl?": "compare gpt2 gpt2-xl",
         "how much memory does an rtx 4090 have?": "gpus rtx-4090",
+        "how many gpus to serve llama-3-70b for 200 users?": "serve llama-3-70b --for gpus --concurrency 200",
+        "how many active parameters does deepseek v3 have?": "explain moe deepseek-v3",
+        "how many layers should a 1B model have?": "design 1B",
     }
     assert all(tfcalc(question).stdout == tfcalc(*line.split()).stdout != "" for question, line in asked.items())
     assert "file 'two words.json' does not exist" in tfcalc("two words.json").stderr

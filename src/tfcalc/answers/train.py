@@ -588,8 +588,9 @@ class Train(Answer):
         """Yield what gives hours where nothing is estimated."""
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
             yield "--mfu 35% (hours at that share of the peak)"
-            if self.only.format == FP32.name:
-                yield "--precision bf16-mixed (products in 16 bits)"
+            half = next((name for name in ("bf16", "fp16") if name in self.only.accelerator.peaks), "")
+            if half and self.only.format == FP32.name:
+                yield f"--precision {half}-mixed (products in 16 bits)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:

@@ -23,11 +23,12 @@ WORDS = {
     "timed": "long hours days time fast slow speed cost costs expensive money throughput latency second seconds",
     "flops": "flops flop macs",
     "most": "longest largest biggest maximum max most fits fit",
+    "shape": "layers heads shape width wide depth deep",
     "optimal": "chinchilla optimal compute-optimal",
     "beside": "of a an size length window with at is tokens",
 }
 """Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FLOPS, MOST, OPTIMAL, BESIDE = (frozenset(said.split()) for said in WORDS.values())
+TRAINED, SERVED, TIMED, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, BESIDE = (frozenset(said.split()) for said in WORDS.values())
 OF_A_MODEL = TRAINED | SERVED | {"model", "models", "fit", "fits", "run", "runs"}
 """Words by which a question about a card is about a model on it."""
 LONGEST_NAME = 4
@@ -113,9 +114,11 @@ def question_in(words: Sequence[str]) -> AskedInWords | None:
     first, *options = (command or "").split() or [""]
     amounts = dict(_amounts(rest, trains=bool(lower & TRAINED), serves=first == "serve"))
     given = tuple(part for option in amounts.items() for part in option)
-    concept = concept_in(" ".join(rest)) if command is None and not cards else None
+    concept = concept_in(" ".join(rest)) if command in (None, "params") and not cards else None
     if concept is not None and concept.name not in AT_A_GLANCE:
         return AskedInWords(("explain", concept.name, *models, *given), ())
+    if command == "serve" and "many" in lower and not cards and lower & {"gpu", "gpus", "cards"}:
+        options = ["--for", "gpus"]
     if command == "plan" and not cards:
         cards = {ONE_OF_MANY: 0}
     if command == "plan" and not all(map(_is_timed, cards)):
@@ -135,6 +138,10 @@ def _of_no_model(cards: Sequence[str], rest: Sequence[str], lower: frozenset[str
         return AskedInWords(("design", "--compute", amount), ())
     for size, word in pairwise(rest):
         if AMOUNT.fullmatch(size) and word.lower() in ("model", "models"):
+            if lower & OF_A_SHAPE:
+                return AskedInWords(("design", size), ())
+            if "tokens" in lower:
+                return AskedInWords(("explain", "tokens per parameter"), ())
             names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
             raise UsageError(f"models of {quoted(size)} differ; name one", names)
     if len(cards) != 1 or concept_in(" ".join(rest)) is not None:
