@@ -13,6 +13,7 @@ from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.schemas import definition, schema
 from tfcalc.schemas.keys import ListedKey, keys
+from tfcalc.units import rounded
 
 SHARED = ("model.", "conventions.", "components[].")
 """Keys that have a table of their own, as many answers have them."""
@@ -47,7 +48,7 @@ def cards() -> Iterator[str]:
     yield _row("accelerator", "memory", "its driver reports", *formats, "sources")
     yield _row("---", "---", "---", *("---:" for _ in formats), "---")
     for card in hardware.accelerators():
-        peaks = (f"{card.peaks[name] / hardware.TERA:,.4g}" if name in card.peaks else "" for name in formats)
+        peaks = (rounded(card.peaks[name] / hardware.TERA, 4) if name in card.peaks else "" for name in formats)
         doubt = hardware.STATUS[card.status]
         sources = f"{doubt}: {card.sources}" if doubt else card.sources
         yield _row(f"`{card.name}`", card.memory, card.memory_reported, *peaks, sources)

@@ -53,6 +53,8 @@ AMOUNT = r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*"
 SPARSITY = 2
 ROUNDING = 0.005
 """Relative difference below which two printed figures are the same one, rounded."""
+IN_ROUND_FIGURES = 0.0125
+"""The same of a peak that people remember: 2,000 TFLOP/s of 1,979."""
 
 IDLE = (
     "nvidia",
@@ -348,17 +350,18 @@ def _memory(gpu: Accelerator) -> float:
 def looks_sparse(peak: float, precision: str) -> Accelerator | None:
     """Return the accelerator whose peak with sparsity this is; None if it may be a dense peak.
 
-    >>> looks_sparse(1979e12, "bf16").name, looks_sparse(1979e12, "fp8")
-    ('H100-SXM', None)
+    >>> looks_sparse(1979e12, "bf16").name, looks_sparse(2000e12, "bf16").name, looks_sparse(1979e12, "fp8")
+    ('H100-SXM', 'H100-SXM', None)
     """
     known = [gpu for gpu in accelerators() if precision in gpu.peaks and gpu.vendor != APPLE]
     if any(_nearly_equal(peak, gpu.peaks[precision]) for gpu in known):
         return None
-    return next((gpu for gpu in known if _nearly_equal(peak, SPARSITY * gpu.peaks[precision])), None)
+    sparse = (gpu for gpu in known if _nearly_equal(peak, SPARSITY * gpu.peaks[precision], IN_ROUND_FIGURES))
+    return next(sparse, None)
 
 
-def _nearly_equal(figure: float, known: float) -> bool:
-    return abs(figure - known) <= ROUNDING * known
+def _nearly_equal(figure: float, known: float, within: float = ROUNDING) -> bool:
+    return abs(figure - known) <= within * known
 
 
 def _words(name: str) -> list[str]:

@@ -137,6 +137,20 @@ def grouped(number: int | float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
+IN_DIGITS = 10**6
+"""From here on a rounded number has an exponent."""
+
+
+def rounded(number: float, digits: int = 3) -> str:
+    """Format with this many significant digits, and zeros behind them rather than an exponent.
+
+    >>> rounded(1690.3), rounded(40_612), rounded(0.01234), rounded(8.544e8, 4), rounded(10_340, 4), rounded(999.9)
+    ('1,690', '40,600', '0.0123', '8.544e+08', '10,340', '1,000')
+    """
+    near = float(f"{number:.{digits}g}")
+    return f"{near:,.0f}" if 10**digits <= abs(near) < IN_DIGITS else f"{number:,.{digits}g}"
+
+
 def short(number: int | float, *, billion: str = "G") -> str:
     """Format with three significant digits and an SI prefix: ``44.1M``; for parameters ``billion`` is B.
 

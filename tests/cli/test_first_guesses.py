@@ -66,6 +66,16 @@ WORKS = {
     "how much vram for llama 3 70b": "70.6B parameters",
     "will gpt2 xl fit on two rtx 4090s?": "1.56B parameters",
     "can I finetune gpt2 on a t4": "FITS",
+    "will gpt2 fit on a t4 with 1k context": "FITS",
+    "how much vram does llama 3 8b need with a context length of 32k tokens": "GiB peak, in prefill",
+    "what is the longest context of llama-3-8b on a 24GB card?": "FITS",
+    "how long to finetune gpt2 on 10M tokens with a t4": "10M tokens",
+    "can llama 3 8b on an h100 serve 50 users": "each user waits",
+    "how many tokens per second does llama 3.1 8b on an h100 do": "each user waits",
+    "how many flops to train gpt2": "FLOPs for a training step",
+    "what is chinchilla optimal for 1e21 flops": "parameters on",
+    "why is my training slow": "MFU",
+    "how many parameters are in each multi-head self-attention layer of gpt2": f"{4 * 768**2 + 4 * 768:,} parameters",
     "is 24GB enough for llama-3.1-8b": "8.03B parameters",
     "gpt2 4bit": "of weights, in nf4",
     "grpo qwen3-0.6b --generations 8 --gpu h100": "FITS",
@@ -100,7 +110,13 @@ ANSWERED = {
     "bert": "bert-base-cased",
     "why 42GB gpt2 --qlora": "tfcalc explain memory.peak_bytes MODEL --train",
     "how do I train a model": "names neither one model nor a concept",
-    "will gpt2 fit on a t4 with 8k context": "type tfcalc gpt2 --gpu t4, with its option",
+    "will gpt2 fit on a t4 with 3 beams": "type tfcalc gpt2 --gpu t4, with its option",
+    "explain kv cache gemma-4-31b-it": "did you mean gemma-4-31b-it-nvfp4",
+    "how much KV cache does gemma-4-31b-it need": "did you mean gemma-4-31b-it-nvfp4",
+    "memory mixtral-8x7b --train --ep 8": "tfcalc ranks MODEL --ep 8 --dp 8",
+    "how much memory to fine-tune the 7B model": "models of '7B' differ",
+    "which models fit on a 4090": "tfcalc fit MODEL --gpu 4090",
+    "can I trust the numbers?": "docs/accuracy.md",
     "compare gpt2 gpt2-xl --flops": "each has its rows",
     "compare gpt2 gpt2-xl --gpu 8xh100": "add --train --fsdp, or --serve",
     "memory gpt2 --kv": "KV cache's format",
@@ -120,6 +136,21 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert len(found.stdout.splitlines()) <= (
         24 if line.startswith("plan") else 20
     )  # a plan says how to open its first
+
+
+def test_a_question_in_quotes_is_the_same(tfcalc: Program) -> None:
+    """One word of the command line, as people type a question with its mark."""
+    for question in ("how big is gpt2?", "what is the KV cache of gpt2?"):
+        assert tfcalc(question).stdout == tfcalc(*question.split()).stdout != ""
+    asked = {
+        "what is the difference between gpt2 and gpt2-xl?": "compare gpt2 gpt2-xl",
+        "how much memory does an rtx 4090 have?": "gpus rtx-4090",
+        "how many gpus to serve llama-3-70b for 200 users?": "serve llama-3-70b --for gpus --concurrency 200",
+        "how many active parameters does deepseek v3 have?": "explain moe deepseek-v3",
+        "how many layers should a 1B model have?": "design 1B",
+    }
+    assert all(tfcalc(question).stdout == tfcalc(*line.split()).stdout != "" for question, line in asked.items())
+    assert "file 'two words.json' does not exist" in tfcalc("two words.json").stderr
 
 
 def test_gpus_at_a_glance_have_the_verdicts_of_each_with_its_share(tfcalc: Program) -> None:

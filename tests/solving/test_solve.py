@@ -242,7 +242,7 @@ def test_of_an_amount_of_memory_the_size_that_fits_is_told(tfcalc: Program) -> N
 def test_never_is_said_where_it_is_proven(tfcalc: Program) -> None:
     """Memory of training is evaluated at some sizes; a closed form tells of all."""
     none = tfcalc("solve", "memory <= 20GB", "--for", "batch", "llama-3-8b", "--train")
-    assert (none.returncode, none.stdout.startswith("NONE FOUND: no batch that was tried meets")) == (1, True)
+    assert (none.returncode, none.stdout.startswith("NONE FOUND: no value of batch that was tried meets")) == (1, True)
     assert tfcalc("solve", "params = 1", "--for", "layers").stdout.startswith("NEVER: no value of layers meets")
 
 

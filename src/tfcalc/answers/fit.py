@@ -272,8 +272,16 @@ class FitTable(Answer):
             rows=[_row(one, place) for place, one in enumerate(self.fitting)],
             quiet="\n".join(one.accelerator.name for one in self.fitting),
             notes=tuple(self._notes()),
-            see_also=("--gpu NAME (what else would fit)", "tfcalc gpus", "--json"),
+            see_also=("--gpu NAME (what else would fit)", *self._further(), "tfcalc gpus", "--json"),
         )
+
+    def _further(self) -> Iterator[str]:
+        """Commands that tell the time of a training, and how many GPUs it needs where no one has room."""
+        if self.question.training is None:
+            return
+        if not any(one.judge.fits for one in self.fitting):
+            yield "tfcalc plan MODEL --gpu h100 (how many)"
+        yield "tfcalc train MODEL --tokens 100M (hours, cost)"
 
     @property
     def _none(self) -> str:

@@ -17,7 +17,7 @@ from tfcalc.model import own_run
 from tfcalc.report.declared import Key, Record, When, integer, number, records, text
 from tfcalc.report.opening import Constant, Rule, found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short, of
-from tfcalc.units import short
+from tfcalc.units import rounded, short
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -324,4 +324,4 @@ def flops_of_run(
 
 def pf_days(flops: int) -> str:
     """``3,737``."""
-    return f"{flops / PF_DAY:,.4g}"
+    return rounded(flops / PF_DAY, 4)

@@ -11,6 +11,7 @@ from tfcalc.report.declared import Answer, Record, When, by_name, integer, numbe
 from tfcalc.report.opening import count, given
 from tfcalc.report.sheet import Bytes, Cell, Column, InUnit, Sheet, of
 from tfcalc.timing.rates import Price, prices
+from tfcalc.units import rounded
 
 LISTED = given("given by hardware.csv: see its sources")
 
@@ -152,12 +153,12 @@ def _peaks(card: Accelerator) -> dict[str, int]:
 
 
 def _in(unit: int, rate: float) -> str | None:
-    return f"{rate / unit:,.4g}" if rate else None
+    return rounded(rate / unit, 4) if rate else None
 
 
 def _lines(card: Accelerator) -> Iterator[str]:
     """Yield what one GPU's figures rest on."""
-    peaks = ", ".join(f"{name} {peak / TERA:,.4g}" for name, peak in card.peaks.items())
+    peaks = ", ".join(f"{name} {rounded(peak / TERA, 4)}" for name, peak in card.peaks.items())
     yield f"{card.name}: dense TFLOP/s: {peaks or 'unknown'}{f'; {card.caveat}' if card.caveat else ''}"
     yield from card.usable().notes
     yield from (f"{card.name}: {what}: {where}" for what, where in _sources(card) if where)

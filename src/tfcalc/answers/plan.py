@@ -37,7 +37,7 @@ from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates
-from tfcalc.units import short, short_bytes
+from tfcalc.units import rounded, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -300,10 +300,10 @@ class Plan(OneLayout):
         machine, question = self.case.machine, self.question
         yield (
             f"links: {machine.bus / GIGA:,.0f} GB/s among {machine.domain} GPUs, "
-            f"{machine.nic / GIGA:,.4g} GB/s of each GPU to others (links.csv)"
+            f"{rounded(machine.nic / GIGA, 4)} GB/s of each GPU to others (links.csv)"
         )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
-        yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {machine.peak / TERA:,.5g} TFLOP/s"
+        yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
@@ -365,11 +365,11 @@ class Plan(OneLayout):
         if self.question.budget_days is None:
             return f"{best}: {seconds_in_words(self.step_seconds)} a step ({span})"
         ends = (low / self.step_seconds * self.days, high / self.step_seconds * self.days)
-        span = " to ".join(f"{one:,.3g}" for one in ends)
-        said = f"{self.days:,.4g} days ({span}) as {best}"
+        span = " to ".join(rounded(one) for one in ends)
+        said = f"{rounded(self.days, 4)} days ({span}) as {best}"
         if self.succeeded:
             return f"{self.gpus:,} GPUs: {said}"
-        return f"NOT IN {self.budget_days:,.4g} DAYS: {self.gpus:,} GPUs are the fastest, {said}"
+        return f"NOT IN {rounded(self.budget_days, 4)} DAYS: {self.gpus:,} GPUs are the fastest, {said}"
 
     @property
     def _alike(self) -> str:
@@ -405,13 +405,13 @@ class Plan(OneLayout):
         ]
         yield f"Where the step goes: {', '.join(told)}".replace("%", " %")
         if (low := self.question.precision) in READ:
-            peak = f"{self.case.machine.peak / TERA:,.4g} TFLOP/s"
+            peak = f"{rounded(self.case.machine.peak / TERA, 4)} TFLOP/s"
             yield f"MFU is over the dense 16-bit peak ({peak}), also with {low}, so that runs compare (it may exceed 1)"
         if self.question.tokens is not None:
             yield self._of_run()
         if self.question.budget_days is not None:
             tried = ", ".join(
-                f"{one.gpus:,}: " + ("none fits" if one.days is None else f"{one.days:,.3g}") for one in self.trials
+                f"{one.gpus:,}: " + ("none fits" if one.days is None else rounded(one.days)) for one in self.trials
             )
             yield f"Days by the number of GPUs: {tried}"
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
@@ -469,7 +469,7 @@ class Plan(OneLayout):
 
     def _of_run(self) -> str:
         tokens, hours = short(self.training_tokens, billion="B"), short(round(self.gpu_hours))
-        said = f"{tokens} tokens: {self.days:,.4g} days, {hours} GPU hours"
+        said = f"{tokens} tokens: {rounded(self.days, 4)} days, {hours} GPU hours"
         price = self.case.price
         if price is None:
             return f"{said}; --price 2.50 says what they cost"

@@ -42,7 +42,7 @@ from tfcalc.training.methods import WRITES, step_run, with_method
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
 from tfcalc.training.precisions import PRODUCTS_ALONE, precision
-from tfcalc.units import short
+from tfcalc.units import rounded, short
 from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
@@ -582,12 +582,15 @@ class Train(Answer):
         assert one.step_seconds is not None
         hours = one.hours(one.step_seconds) * one.gpus
         money = f", {money_in_words(hours * one.price.typical)}" if one.price else ""
-        return f", {hours:,.3g} GPU hours{money}"
+        return f", {rounded(hours)} GPU hours{money}"
 
     def _shares(self) -> Iterator[str]:
         """Yield what gives hours where nothing is estimated."""
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
             yield "--mfu 35% (hours at that share of the peak)"
+            half = next((name for name in ("bf16", "fp16") if name in self.only.accelerator.peaks), "")
+            if half and self.only.format == FP32.name:
+                yield f"--precision {half}-mixed (products in 16 bits)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
@@ -656,16 +659,16 @@ def _row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
     seconds = one.step_seconds
     peak = of(InUnit(one.peak, "GiB"), *at, RunKeys.peak_bytes)
     if seconds is None:
-        floor = f"> {one.hours(one.floor):,.3g}" if one.floor else None
+        floor = f"> {rounded(one.hours(one.floor))}" if one.floor else None
         return [name_of(one), one.flags, peak, None, of(floor, *at, RunKeys.floor_hours), None]
     hours = one.hours(seconds)
-    money = f"{hours * one.gpus * one.price.typical:,.3g}" if one.price else None
+    money = rounded(hours * one.gpus * one.price.typical) if one.price else None
     return [
         name_of(one),
         one.flags,
         peak,
         of(f"{one.tokens_per_step / seconds:,.0f}", *at, RunKeys.tokens_per_second),
-        of(f"{hours:,.3g}", *at, RunKeys.hours),
+        of(rounded(hours), *at, RunKeys.hours),
         of(money, *at, RunKeys.cost),
     ]
 
@@ -685,7 +688,7 @@ def duration(hours: float) -> str:
     ('45 minutes', '2.8 hours', '12.5 days', '3.6 seconds', '1 hour')
     """
     days = hours * SECONDS_OF_AN_HOUR / SECONDS_OF_A_DAY
-    amount, unit = (f"{days:,.3g}", "day") if days >= 3 else (f"{hours:,.3g}", "hour")
+    amount, unit = (rounded(days), "day") if days >= 3 else (rounded(hours), "hour")
     if hours < 1:
         amount, unit = f"{60 * hours:,.2g}", "minute"
     if hours < 1 / 60:

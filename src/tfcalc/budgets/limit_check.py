@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN, RELATIVE
-from tfcalc.units import short, short_bytes
+from tfcalc.units import rounded, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Limit
@@ -41,7 +41,7 @@ class AmountFormat(NamedTuple):
         if self.unit:
             return short(_plain(value), billion="B" if self.unit == "params" else "G")
         number = _plain(value)
-        return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
+        return f"{number:,}" if isinstance(number, int) else rounded(number, 4)
 
     def pair(self, base: Value, value: Value) -> tuple[str, str]:
         """Return both amounts, in all digits where three figures are the same."""

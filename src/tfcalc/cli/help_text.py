@@ -216,6 +216,7 @@ def _brief(option: Option, room: int) -> str:
     if option.known:
         return _with_words(fact, option.known, ending, room)
     clauses = [fact, *(fact.partition(sign)[0] for sign in ("; ", " (", ": "))]
+    clauses = [clause for clause in clauses if clause.count("(") == clause.count(")")]
     return next((text for text in (fact + ending, *clauses) if len(text) <= room), min(clauses, key=len))
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, as_meant, command, compared
+from tfcalc.cli.commands import ALIASES, ASKING, COMMANDS, OVERVIEW, as_meant, command, compared
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -51,7 +51,7 @@ def _version() -> int:
 
 
 def _run(asked: list[str]) -> int:
-    asked = as_meant(asked)
+    asked = as_meant(_apart(asked))
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
     completes = "_TFCALC_COMPLETE" in os.environ
@@ -75,7 +75,7 @@ def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, a question in words, or a slip of any."""
     if len(asked) > 1 and not asked[1].startswith("-") and not _catalog().is_known(asked[0]):
         asked = _words().joined(asked)
-        if asked[0].lower() in _words().ASKING or len(list(takewhile(_is_word, asked))) >= OF_A_SENTENCE:
+        if asked[0].lower() in ASKING or len(list(takewhile(_is_word, asked))) >= OF_A_SENTENCE:
             return _asked_in_words(asked)
     several = compared(asked)
     last = several[2] if several else ""
@@ -144,6 +144,19 @@ def _typed_as(called: str, asked: Sequence[str]) -> int:
     """Run the words of a line without a command as those of this one, or of what that stands for."""
     meant = as_meant([called, *asked])
     return _typer(meant, meant[0])
+
+
+def _apart(asked: list[str]) -> list[str]:
+    """The words of a question that is typed in quotes, as one; the line itself of any other.
+
+    >>> _apart(["how big is gpt2?", "--json"]), _apart(["gpt2", "two words"])
+    (['how', 'big', 'is', 'gpt2?', '--json'], ['gpt2', 'two words'])
+    """
+    if not asked or len(words := asked[0].split()) < 2 or asked[0].startswith("-"):
+        return asked
+    if os.path.exists(asked[0]) or asked[0].endswith(".json"):
+        return asked
+    return [*words, *asked[1:]]
 
 
 def _is_sized(asked: Sequence[str]) -> bool:
@@ -249,6 +262,8 @@ def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageErr
         near = nearest(option, close) if close else "see --help"
         of_others = _of_others(others.stands_for(option))
         meant = others.here(option, called) or _elsewhere(option) or others.hint(option)
+        if " " in option:
+            meant = "a set of options begins with its model: 'gpt2 --heads 8'"
         meant = meant or _with_part(option, called) or of_others or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)

@@ -114,7 +114,7 @@ class Layout(NamedTuple):
         """
         if self.first_layers is None and self.last_layers is None:
             counted = layers + self.counts_embedding + self.counts_loss
-            check_even(_with_ends(self), counted, _chunks(self), self.chunks)
+            check_even(_with_ends(self), counted, _chunks(self), self.chunks, UNEVEN)
             here: Num = divide(counted, self.pp)
             return here - int(self.first and self.counts_embedding) - int(self.last and self.counts_loss)
         given = [each for each in (self.first_layers, self.last_layers) if each is not None]
@@ -244,11 +244,15 @@ def check_least(what: str, number: Num, least: int) -> None:
         raise InvalidModel(f"{what} {size}", f"it is {least} or more")
 
 
-def check_even(what: str, whole: Num, by: str, parts: Num) -> None:
+UNEVEN = "; or ranks --first-stage-layers N, --last-stage-layers N"
+"""What shares layers out that the stages of a pipeline do not divide."""
+
+
+def check_even(what: str, whole: Num, by: str, parts: Num, otherwise: str = "") -> None:
     """Raise InvalidModel, with the nearest divisors, if GPUs cannot share something evenly."""
     size, count = known(whole), known(parts)
     if size is not None and count is not None and size % count:
-        remedy = "nearest: " + ", ".join(map(str, near_divisors(size, count)))
+        remedy = "nearest: " + ", ".join(map(str, near_divisors(size, count))) + otherwise
         raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", remedy)
 
 

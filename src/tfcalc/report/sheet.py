@@ -9,7 +9,7 @@ from typing import NamedTuple, overload
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.opening import Declared
 from tfcalc.report.style import Style
-from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
+from tfcalc.units import grouped, parse_bytes, rounded, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
@@ -283,7 +283,7 @@ def for_people(cell: Cell, style: Style) -> str:
         case InUnit():
             return f"{cell.size / parse_bytes(f'1{cell.unit}'):,.1f}"
         case Rounded():
-            return f"{cell.value:,.4g}"
+            return rounded(cell.value, 4)
         case Short():
             return short(cell.value, billion=cell.billion)
         case Tokens():

@@ -334,7 +334,11 @@ class Solved(Answer):
         value = self.value
         match self.outcome:
             case "never":
-                found = f"NEVER: no value of {word}" if self._is_proven else f"NONE FOUND: no {word} that was tried"
+                found = (
+                    f"NEVER: no value of {word}"
+                    if self._is_proven
+                    else f"NONE FOUND: no value of {word} that was tried"
+                )
                 return f"{found} meets {self.condition}"
             case "always":
                 return f"every value of {word} meets {self.condition}"
@@ -402,6 +406,13 @@ class Solved(Answer):
             told.append(f"{word} goes in steps of {domain.step:,}: {domain.why}")
         if self.found.limit:
             told.append(f"{word} ends at {domain.size(domain.last):,}: {self.found.limit}")
+        setting = self.evaluator.setting
+        longest = setting.model.longest if self.unknown.name == "context" else None
+        if isinstance(longest, int) and (self.value or 0) > longest:
+            told.append(f"the model itself was made for {longest:,} tokens at most")
+        sharded = setting.training is None or setting.training.zero == "3"
+        if self.unknown.name == "gpus" and self.outcome == "never" and not sharded:
+            told.append("each GPU has all weights, however many there are; add --zero 3, which shards them")
         if self.evaluator.card:
             card = self.evaluator.card.replace("_", "-")
             told.append(f"{card}: what of it may be allocated, by the verdict of tfcalc memory --gpu {card}")

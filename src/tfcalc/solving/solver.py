@@ -264,7 +264,8 @@ class Solver:
 
     def _turning(self) -> UsageError:
         fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
-        return UsageError(fact, "compare one name with a number")
+        flat = "shard with --zero 3 alone, without --fsdp or --layout"
+        return UsageError(fact, flat if self.unknown.name == "gpus" else "compare one name with a number")
 
     def _difference(self, condition: Condition, values: Mapping[str, int]) -> Value:
         return evaluate(condition.left, values) - evaluate(condition.right, values)
@@ -273,7 +274,7 @@ class Solver:
         used = self.evaluator.letters_of(self.forms or {})
         told = f"{self.unknown.word} changes nothing in {' and '.join(sorted(names)) or 'it'}"
         if self.unknown.name == "gpus":
-            return UsageError(told, "shard with --zero 3, or --fsdp")
+            return UsageError(told, "shard with --zero 3")
         if "memory" in self.evaluator.counted and not self.evaluator.memory_runs:
             return UsageError(f"{told} at rest", "add --train or --serve")
         return UsageError(told, f"solve for {', '.join(used)}" if used else "solve for another size")

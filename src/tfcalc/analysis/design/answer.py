@@ -37,7 +37,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Rule, count, found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, of
-from tfcalc.units import grouped, short, short_bytes
+from tfcalc.units import grouped, rounded, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.answers.question import AskedNumber
@@ -342,11 +342,13 @@ class Designed(Design):
         each, best = run.tokens_per_param, short(round(run.optimal_tokens), billion="B")
         told = [
             f"{short(run.tokens, billion='B')} tokens: {run.compute_flops:.3g} FLOPs by 6ND, "
-            f"{each:,.4g} tokens a parameter ({RULE} would be {best})",
+            f"{rounded(each, 4)} tokens a parameter ({RULE} would be {best})",
             "loss: " + ", ".join(f"{one.loss_nats_per_token:.3f} by {one.name}" for one in run.losses) + " (estimates)",
         ]
         if self.run.cluster is not None:
-            told.append(f"{run.gpus:,} x {run.gpu} at an MFU of {run.mfu:.0%}: {run.days:,.3g} days".replace("%", " %"))
+            told.append(
+                f"{run.gpus:,} x {run.gpu} at an MFU of {run.mfu:.0%}: {rounded(run.days)} days".replace("%", " %")
+            )
         return told
 
     def _about_training(self) -> list[str]:

@@ -28,7 +28,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Rule, Same, Stated, found, given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
-from tfcalc.units import short
+from tfcalc.units import rounded, short
 
 if TYPE_CHECKING:
     from tfcalc.report.opening import Way
@@ -252,12 +252,12 @@ class Optimum(Design):
         if paid is None:
             return
         of, price = paid.spending, paid.spending.priced
-        hours = f"{of.hours:,.4g} GPU hours of {of.card.name}"
+        hours = f"{rounded(of.hours, 4)} GPU hours of {of.card.name}"
         at = "" if price is None else f" at {price.typical:,.2f} ({price.origin})"
         if of.usd is not None:
             yield f"{of.usd:,.10g} USD are {hours}{at}"
         else:
-            yield hours if price is None else f"{hours} are {of.hours * price.typical:,.4g} USD{at}"
+            yield hours if price is None else f"{hours} are {rounded(of.hours * price.typical, 4)} USD{at}"
         if paid.estimate is None:
             yield f"MFU {100 * paid.mfu:.3g} %, as given: {self.compute:.3g} FLOPs"
             return

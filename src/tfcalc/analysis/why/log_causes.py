@@ -300,6 +300,12 @@ def _token_bytes(asked: LogQuestion) -> Iterator[tuple[int, str, int]]:
         yield tp, kv, sum(page.bytes for page in pages if page.kind != STATE)
 
 
+def _windows(asked: LogQuestion) -> int:
+    """Number of layers that store a window, or a chunk, and not every token."""
+    rank = next(rank for _, _, rank in asked.ranks())
+    return sum(bool(layer.page.limit) for layer in layers(rank.tree, Engine(format=rank.plan.kv)))
+
+
 def _in_format(kv: str) -> str:
     return "" if kv == "auto" else f" in {kv}"
 
@@ -507,6 +513,8 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
         tp, _, size = next(iter(_token_bytes(asked)))
         held_bytes = int(tokens.value) * size
         yield f"{tokens.text}: {held_bytes / GIB:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all"
+        if windows := _windows(asked):
+            yield f"{windows:,} layers store a window alone: the line is requests at once x their length, no capacity"
     if (blocks := asked.said(log.BLOCKS)) is not None and room is None:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(blocks.value) * Engine().block

@@ -183,6 +183,9 @@ COUNTED = {
     **dict.fromkeys(("users", "requests"), "--concurrency"),
 }
 """Options of what is counted by a word behind its number: ``64 gpus``, ``12 layers 768 hidden``."""
+INTERROGATIVES = "how what which will would can could does do is are should where when who i my what's whats"
+ASKING = frozenset(INTERROGATIVES.split())
+"""First words of a question."""
 OF_TEXT = ("explain", "why", "check", "solve", "formula", "sweep", "plot", "help")
 """Commands that read words of their own."""
 LENGTH = r"\d+[kKmM]i?"
@@ -222,7 +225,7 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         meant = _of_alias(words[0].lower(), words[1:])
         words = [*meant, *(_with_context(words[1:]) if meant == KV else words[1:])]
-    if words and words[0] not in OF_TEXT:
+    if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING:
         words = list(_counted(words))
     command, *rest = words or [""]
     match command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tfcalc.analysis.why import given
 from tfcalc.answers.explain import COUNTS, PARTS, explain_part
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.question import QUANTITIES, number_path
-from tfcalc.catalog import is_known, is_path
+from tfcalc.catalog import is_known, is_path, preset
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
@@ -167,7 +168,8 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
     of_a_model = concept_of(" ".join(asked))
     model = said[-1].removesuffix("?")
-    if of_a_model is not None and is_known(model):
+    apart = found[-1] == said[-1] and concept_of(" ".join(found[:-1])) is not None
+    if of_a_model is not None and (is_known(model) or (apart and any(map(str.isdigit, model)))):
         return NamedConcept(of_a_model, len(found), model)
     if (in_a_sentence := _in_a_sentence(found)) is not None:
         return in_a_sentence
@@ -179,7 +181,7 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
 def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
     """The concept that a sentence names somewhere, and the model that it names, or that is behind it.
 
-    Raises UsageError where it names several models.
+    Raises UsageError where it names several models; UnknownModel for a name of none.
     """
     said = " ".join(words).split()
     models = models_in(said)
@@ -187,6 +189,9 @@ def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
     concept = concept_in(sentence) if len(said) >= SENTENCE else None
     if concept is None:
         return None
+    for word in (word.strip(MARKS) for word in said):
+        if re.fullmatch(WITH_ITS_SIZE, word) and word not in models:
+            preset(word)  # which says what is nearest
     if len(models) > 1:
         raise UsageError(f"{quoted(' '.join(said))} names {len(models)} models", "ask about one of them")
     return NamedConcept(concept, len(words), "".join(models))
@@ -242,6 +247,8 @@ def of_concept(named: NamedConcept) -> Command:
     return COMMAND._replace(answer=answer, options=options)
 
 
+WITH_ITS_SIZE = r"[\w.]+(-[\w.]+)*-\d+(\.\d+)?[bBmM](-[\w.]+)*"
+"""A name that only a model has: ``gemma-4-31b-it``."""
 MOST_WORDS, SENTENCE = 40, 3
 """Words of a question, and of one that names a concept among others."""
 SURE = 0.8

@@ -40,6 +40,11 @@ INSTEAD = {
     "cached": "give --context",
 }
 """What to give of serving instead; anything else of a workload is left out."""
+IN_TRAINING = {
+    "expert_parallel": "ranks and plan share experts out in training: tfcalc ranks MODEL --ep 8 --dp 8",
+    "data_parallel": "of training type --gpus N, all of them together",
+}
+"""What to type of training in the place of what is serving's here."""
 BY_OF = {of: f"add --of {of}, or leave it out" for of in ("flops", "memory", "trainable")}
 """How most commands are asked for another quantity, on which an option has an effect."""
 IN_SERVING = ("source_len", "kernel")
@@ -123,7 +128,8 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         if settings.get("weights") in COMPUTED:
             _take_for(settings, "weights", "precision")
         settings.refuse(("weights",), "with --train", {}, "give --precision, or --base-weights beside --lora 16")
-        settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
+        of_serving = (o.name for o in SERVING if o.name not in IN_BOTH)
+        settings.refuse(of_serving, "without --serve", IN_TRAINING, "add --serve")
         if settings.get("dtype") in COMPUTED:
             _take_for(settings, "dtype", "precision")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
