@@ -819,7 +819,7 @@ class _Training(Case["Training"]):
 
     @cached_property
     def upper_bound(self) -> bool:  # type: ignore[override]  # found when it is read
-        """Whether it is counted as PyTorch's own loops run, which fused kernels take less than."""
+        """Return whether PyTorch's own loops are counted, which fused kernels take less than."""
         return is_upper_bound(self.model, self.plan)
 
     def beyond(self, total: int) -> bool:

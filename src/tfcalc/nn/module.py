@@ -77,7 +77,7 @@ def _fingerprint(value: object) -> int:
 
 
 class TimeLoop(NamedTuple):
-    """What is known of a forward that loops over time in PyTorch's own code, of which one turn stands for many.
+    """A forward that loops over time in PyTorch's own code, of which one turn stands for many.
 
     Attributes:
         off: how far peaks of training steps were from PyTorch's at most, as a part of these (random small models).
