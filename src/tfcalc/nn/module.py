@@ -96,7 +96,7 @@ class Module(Frozen):
 
     kind = ""
     loops: ClassVar[TimeLoop | None] = None
-    """What is known of its loop over time; None: its forward is no such loop."""
+    """Its loop over time; None: its forward is no such loop."""
 
     name: str
 
@@ -156,7 +156,7 @@ class Module(Frozen):
             yield from part.all_of()
 
     def time_loops(self) -> list[TimeLoop]:
-        """What is known of the loops over time of the module, and of all modules in it."""
+        """Return the loops over time of the module, and of all modules in it."""
         return [each.loops for each in self.all_of() if each.loops is not None]
 
     # --- how it runs
