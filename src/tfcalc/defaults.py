@@ -156,12 +156,12 @@ def resolve_run(
 
 
 def resolve_checkpointing(model: Model, workload: Workload) -> Workload:
-    """The workload of a step with gradient checkpointing for auto: of a checkpoint's layers, unless they loop."""
+    """The workload of a step with gradient checkpointing for auto: of a checkpoint's layers, where that is known."""
     if workload.recompute != AUTO:
         return workload
     if workload.recompute_modules:
         return workload.replaced(recompute="selective")
-    full = isinstance(model, HFModel) and not any(each.loops for each in model.module().all_of())
+    full = isinstance(model, HFModel) and all(each.recomputed for each in model.module().time_loops())
     return workload.replaced(recompute="full" if full else "none")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from tfcalc.analysis.common import TRAIN
 from tfcalc.answers.in_words import SERVE, in_words
 from tfcalc.answers.question import AskedNumber, Question
+from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import EFFORT, ends_within, value_of
@@ -77,6 +78,11 @@ class VerdictOnCard:
     def possible(self) -> bool:
         """Return whether it fits, as asked or changed."""
         return self.judge.fits or self.remedy is not None
+
+    @property
+    def may_fit_fused(self) -> bool:
+        """Return whether nothing makes it fit in PyTorch's own code alone, which fused kernels take less than."""
+        return not self.possible and self.judge.in_own_code_alone(self._search.found)
 
     @property
     def searched(self) -> bool:
@@ -180,6 +186,10 @@ class FitTable(Answer):
         count("the GPUs that are listed"),
     )
     too_small = texts("common GPUs on which nothing that was tried makes it fit", lambda answer: answer.small)
+    may_fit = texts(
+        "common GPUs on which nothing makes it fit in PyTorch's own code; fused kernels, not modelled, take less",
+        lambda answer: answer.perhaps,
+    )
     not_computed = texts("common GPUs that do not compute in its format", lambda answer: answer.other)
     not_searched = texts(
         "common GPUs on which not all changes were tried, and none makes it fit", lambda answer: answer.rest
@@ -233,7 +243,12 @@ class FitTable(Answer):
     @property
     def small(self) -> list[str]:
         """Names of those on which it does not, whatever is changed."""
-        return [one.accelerator.name for one in self._searched[0] if not one.possible]
+        return [one.accelerator.name for one in self._searched[0] if not one.possible and not one.may_fit_fused]
+
+    @property
+    def perhaps(self) -> list[str]:
+        """Names of those on which it does not in PyTorch's own code, and may by fused kernels."""
+        return [one.accelerator.name for one in self._searched[0] if one.may_fit_fused]
 
     @property
     def rest(self) -> list[str]:
@@ -292,13 +307,16 @@ class FitTable(Answer):
         asked = next((one for one in self.fitting if one.judge.fits), None)
         changed = next((one for one in self.fitting if not one.judge.fits), None)
         if asked is None and changed is None:
-            return f"Fits on {self._none}{of_those_searched(self.rest)}, {ALL_TRIED}"
+            code = f" in {OWN_CODE}" if self.perhaps else ""
+            return f"Fits on {self._none}{of_those_searched(self.rest)}{code}, {ALL_TRIED}"
         first = f"Fits on {_named(asked)} and larger" if asked else f"Fits on {self._none} as asked"
         return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
 
     def _notes(self) -> Iterator[str]:
         if self.small:
             yield f"Too small, {ALL_TRIED}: {', '.join(self.small)}"
+        if self.perhaps:
+            yield f"Too small for {OWN_CODE}; {FUSED_TAKE_LESS}: {', '.join(self.perhaps)}"
         if self.other:
             yield f"Not computed in its format on: {', '.join(self.other)}"
         yield from not_searched(self.rest)

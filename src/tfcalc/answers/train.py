@@ -20,6 +20,7 @@ from tfcalc.answers.fit import (
     searched,
 )
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
+from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import memory_within
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
@@ -31,7 +32,7 @@ from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, Key, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
-from tfcalc.search.gpus import NO, SAID, Capacity, of_card
+from tfcalc.search.gpus import NO, RISKY, SAID, Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
@@ -558,7 +559,8 @@ class Train(Answer):
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
         if not one.possible:
             closest = "; ".join(one.judge.verdict.split(": ")[1:])
-            return self._sheet(f"{SAID[NO]}: {closest}", [], "no change that was tried makes it fit")
+            what = OWN_CODE if one.may_fit_fused else "it"
+            return self._sheet(f"{SAID[one.status]}: {closest}", [], f"no change that was tried makes {what} fit")
         with_change = f" with {one.flags}" if one.flags else ""
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.step_seconds is None:
@@ -623,7 +625,9 @@ class Train(Answer):
         left = tuple(not_searched(self.rest))
         if not rows:
             among = f"{'any' if self.question.cards else 'any common'} GPU{of_those_searched(self.rest)}"
-            return self._sheet(f"{SAID[NO]} on {among}, {ALL_TRIED}: {tokens}", [], *left)
+            perhaps = any(one.may_fit_fused for one in self._searched[0])
+            state, why = (SAID[RISKY], [f"{OWN_CODE} does not fit; {FUSED_TAKE_LESS}"]) if perhaps else (SAID[NO], [])
+            return self._sheet(f"{state} on {among}, {ALL_TRIED}: {tokens}", [], *why, *left)
         first = self.each[0]
         seconds = first.step_seconds
         if seconds is None:

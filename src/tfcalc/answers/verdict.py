@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import GRAPHS, Memory, WithChange, card_assumptions, card_line
-from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
+from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, FUSED_TAKE_LESS, OTHER_PHASES, OWN_CODE
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
@@ -57,7 +57,7 @@ from tfcalc.search.remedies import (
 )
 from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.methods import with_method, writes
-from tfcalc.training.plan_checks import check_gpus
+from tfcalc.training.plan_checks import check_gpus, is_upper_bound
 from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
 
@@ -231,13 +231,28 @@ class Fit(WithSheet):
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
         each = " per GPU" if self.report.definitions.get("gpus", 1) != 1 else ""
-        facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
+        who = f"{OWN_CODE} " * self.may_fit_fused
+        facts = f"{who}needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
         left = f"{self._short(abs(self.headroom))} {'short' if self.headroom < 0 else 'free'}"
         spare = f"{left}, {self._why_risky}" if self.status == RISKY else left.replace("free", "to spare")
         return f"{SAID[self.status]}: {facts} ({spare})"
 
     @property
+    def may_fit_fused(self) -> bool:
+        """Return whether it is too large in PyTorch's own code alone, which fused kernels take less than."""
+        return self.status == RISKY and self.case.upper_bound and self.case.beyond(self.report.answer)
+
+    def in_own_code_alone(self, found: Sequence[Remedy]) -> bool:
+        """Return whether it does not fit in PyTorch's own code alone, as asked or with the closest that was ``found``.
+
+        What is certain of it does fit.
+        """
+        return self.may_fit_fused or (self.case.upper_bound and any(one.status == RISKY for one in found))
+
+    @property
     def _why_risky(self) -> str:
+        if self.may_fit_fused:
+            return FUSED_TAKE_LESS
         return "and published peaks were up to 8 % higher" if self.runs else "and fragments take more"
 
     def to_dict(self) -> dict[str, object]:
@@ -346,7 +361,8 @@ class Fit(WithSheet):
             numbers = dict.fromkeys(each.number for each in self.largest)
             same = len(numbers) == 1 and "none" in numbers
             values = "none" if same else " / ".join(each.number for each in self.largest)
-            yield f"Largest {names} {'for this card' if self.budget.card else 'within this budget'}: {values}"
+            where = "for this card" if self.budget.card else "within this budget"
+            yield f"Largest {names} {where}{f' in {OWN_CODE}' * self.may_fit_fused}: {values}"
         yield from (f"No largest {each.of.words}: {each.reason}" for each in self.largest if each.reason)
         yield from self.remarks
         yield from (note for note in self.report.notes if not note.startswith(OTHER_PHASES))
@@ -356,7 +372,8 @@ class Fit(WithSheet):
             yield f"The search stopped after {self.tried} changes, as layers that differ run long: others may fit"
         elif not self._cured:
             tried = ", ".join(self._search.furthest)
-            yield f"None of {self.tried} changes and combinations makes it fit. Tried up to: {tried}"
+            what = OWN_CODE if self.in_own_code_alone(self.remedies) else "it"
+            yield f"None of {self.tried} changes and combinations makes {what} fit. Tried up to: {tried}"
         elif all(len(remedy.changes) > 1 for remedy in self.remedies):
             first, *others = (remedy.changes for remedy in self.remedies)
             common = [change for change in first if others and all(change in other for other in others)]
@@ -650,6 +667,13 @@ class Case(Generic[P]):
         """Return whether ``total`` bytes fit, but leave less than the margin."""
         return self._room.tight(total)
 
+    upper_bound: bool = False
+    """Whether the bytes are those of code that other code takes less than."""
+
+    def beyond(self, total: int) -> bool:
+        """Return whether ``total`` bytes do not fit, whatever their error."""
+        return not self._room.holds(total)
+
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
         """Return whether an allocator finds room for it in this many bytes."""
         return True
@@ -795,7 +819,16 @@ class _Training(Case["Training"]):
 
     def status(self, run: Workload, plan: Training) -> str:
         """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
-        return self.rule.status(self.peak(run, plan), self._simulated(run, plan))
+        certain = (lambda: self.peaks.least(run, plan)) if self.upper_bound else None
+        return self.rule.status(self.peak(run, plan), self._simulated(run, plan), certain)
+
+    @cached_property
+    def upper_bound(self) -> bool:  # type: ignore[override]  # found when it is read
+        """Return whether PyTorch's own loops are counted, which fused kernels take less than."""
+        return is_upper_bound(self.model, self.plan)
+
+    def beyond(self, total: int) -> bool:
+        return self.rule.beyond(total)
 
     def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
         """PyTorch's allocator on a card of some bytes, as far as it is simulated."""

@@ -94,7 +94,9 @@ def chunked(x: Tensor, chunks: Num) -> Tensor:
 
 
 def _solved(system: Tensor, right: Tensor) -> Tensor:
-    """Solve a triangular system: saves the system and its solution (torch.linalg.solve_triangular)."""
-    return system.trace.call(
-        Call("solve_triangular", (system, right), right.shape, right.dtype, saves=(system,), saves_result=True)
-    )
+    """Solve a triangular system: saves the system and its solution (torch.linalg.solve_triangular).
+
+    The gradient of the system is a product, of which backward takes the negative, and of that a triangle.
+    """
+    call = Call("solve_triangular", (system, right), right.shape, right.dtype, saves=(system,), saves_result=True)
+    return system.trace.call(call._replace(scratch=system.storage.size))

@@ -57,7 +57,7 @@ def kimi_delta(
     decay = scaled(decay, "cumsum")
     pairs = add(unsqueeze(decay, -2), unsqueeze(decay, -3))
     pairs = pointwise("exp", filled(pairs, trace.new((CHUNK, CHUNK, 1), "bool", "later")))
-    system = _inverted(_scores(counted, k, pairs, trace.new((CHUNK, CHUNK), "bool", "not before")))
+    system = _inverted(_scores(_pairwise(counted, k), pairs, trace.new((CHUNK, CHUNK), "bool", "not before")))
     new = matmul(system, written)
     reads = matmul(system, mul(counted, pointwise("exp", decay)))
     later = trace.new((CHUNK, CHUNK), "bool", "later")
@@ -67,7 +67,7 @@ def kimi_delta(
     def last(state: Tensor, made: Tensor) -> tuple[State, Tensor]:
         some_q, some_k, since = select(q, 2), select(k, 2), select(decay, 2)
         across = matmul(mul(some_q, pointwise("exp", since)), state)
-        within = _scores(some_q, some_k, select(pairs, 2), later)
+        within = _scores(_pairwise(some_q, some_k), select(pairs, 2), later)
         corrected = add(select(new, 2), matmul(select(reads, 2), state))
         read = add(across, matmul(within, corrected))
         results[0] = written_to(made, read)
@@ -85,9 +85,14 @@ def kimi_delta(
     return trace.to(contiguous(made), given)
 
 
-def _scores(q: Tensor, k: Tensor, pairs: Tensor, hidden: Tensor) -> Tensor:
-    """``Σ q·k·decay`` over the channels, for each pair of tokens."""
-    products = mul(mul(unsqueeze(q, -2), unsqueeze(k, -3)), pairs)
+def _pairwise(q: Tensor, k: Tensor) -> Tensor:
+    """``q·k`` for each pair of tokens, channel by channel."""
+    return mul(unsqueeze(q, -2), unsqueeze(k, -3))
+
+
+def _scores(products: Tensor, decays: Tensor, hidden: Tensor) -> Tensor:
+    """``Σ q·k·decay`` over the channels, for each pair of tokens; decays are read after the products are there."""
+    products = mul(products, decays)
     return filled(_summed(products), hidden)
 
 

@@ -15,7 +15,8 @@ from tfcalc.zoo.blocks.state_space import Mamba2
 def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, step: Tensor) -> Tensor:
     """Run the recurrence in fp32; ``x`` of b × l × heads × width, B and C of b × l × groups × states.
 
-    Each product copies its operands, and saves these copies, as heads come after tokens in memory.
+    Each product copies its operands, and saves these copies, as heads come after tokens in memory. Variables live as
+    long as those of transformers' code do, so what is computed with a factor has a name of its own.
     """
     trace, (batch, length, heads, width) = x.trace, x.shape
     rate = scaled(pointwise("exp", trace.to(mixer.A_log.weight(trace), "float32")))
@@ -32,11 +33,12 @@ def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, st
     decay = permute(decay, (0, 3, 1, 2))
     summed = scaled(decay, "cumsum")
     pairs = pointwise("exp", _segment_sum(decay))
-    scores = mul(einsum("bclhn,bcshn->bclsh", c, b), permute(pairs, (0, 2, 3, 4, 1)))
-    made = einsum("bclsh,bcshp->bclhp", scores, x)
+    scores = einsum("bclhn,bcshn->bclsh", c, b)
+    decayed = mul(scores, permute(pairs, (0, 2, 3, 4, 1)))
+    within = einsum("bclsh,bcshp->bclhp", decayed, x)
     until_end = pointwise("exp", add(part(summed, -1, 1), summed))
-    b = mul(b, unsqueeze(permute(until_end, (0, 2, 3, 1)), -1))
-    states = einsum("bclhn,bclhp->bchpn", b, x)
+    writes = mul(b, unsqueeze(permute(until_end, (0, 2, 3, 1)), -1))
+    states = einsum("bclhn,bclhp->bchpn", writes, x)
     first = trace.new((batch, 1, heads, width, mixer.states), "float32", "state")
     states = cat([first, states], 1)
     between = _segment_sum(copied(select(summed, -1), (batch, heads, chunks + 1), "pad"))
@@ -44,8 +46,8 @@ def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, st
     states = part(einsum("bzch,bzhpn->bchpn", between, states), 1, chunks)
     since_start = pointwise("exp", summed)
     read = einsum("bclhn,bchpn->bclhp", c, states)
-    read = mul(read, unsqueeze(permute(since_start, (0, 2, 3, 1)), -1))
-    made = reshape(contiguous(add(made, read)), batch, padded, heads, width)
+    across = mul(read, unsqueeze(permute(since_start, (0, 2, 3, 1)), -1))
+    made = reshape(contiguous(add(within, across)), batch, padded, heads, width)
     made = add(made, skip)
     return made if value_of(padded) == value_of(length) else part(made, 1, length)
 

@@ -76,6 +76,18 @@ def _fingerprint(value: object) -> int:
     return hash(whole) if whole is None or isinstance(whole, int | str) else 0
 
 
+class TimeLoop(NamedTuple):
+    """A forward that loops over time in PyTorch's own code, of which one turn stands for many.
+
+    Attributes:
+        off: how far peaks of training steps were from PyTorch's at most, as a part of these (random small models).
+        recomputed: whether that holds with checkpointing, too; otherwise the layer is not recomputed.
+    """
+
+    off: float
+    recomputed: bool = True
+
+
 class Module(Frozen):
     """A part of a model. A subclass names its fields and says how its ``forward`` goes.
 
@@ -83,8 +95,8 @@ class Module(Frozen):
     """
 
     kind = ""
-    loops = False
-    """Whether its forward is a loop over time, of which one turn stands for many."""
+    loops: ClassVar[TimeLoop | None] = None
+    """Its loop over time; None: its forward is no such loop."""
 
     name: str
 
@@ -142,6 +154,10 @@ class Module(Frozen):
         yield self
         for part in self.parts:
             yield from part.all_of()
+
+    def time_loops(self) -> list[TimeLoop]:
+        """Return the loops over time of the module, and of all modules in it."""
+        return [each.loops for each in self.all_of() if each.loops is not None]
 
     # --- how it runs
 

@@ -22,15 +22,16 @@ def loop(
 ) -> list[Tensor]:
     """Return the results of a loop's iterations; each maps the ``state`` to the next one and, mostly, a result.
 
-    The first and the last iteration run, and one for all between them, whose saved tensors and results count for each;
-    other tensors of an iteration are freed when the next begins. The first runs by itself as it reads a state that
-    needs no gradient, the last as nobody reads the state that it makes: what is saved for that is freed at once, so
-    ``last`` may leave it out.
+    One iteration runs for all in the middle: its saved tensors and results count for each, its other tensors are freed
+    when the next begins. Three run by themselves: the first, as it reads a state that needs no gradient; the last, as
+    nobody reads the state that it makes (what is saved for that is freed at once, so ``last`` may leave it out); and
+    the one before it, whose backward adds to gradients that the last has made while all that the others have saved is
+    still live. From there on live bytes fall from iteration to iteration, so the peak is in one that runs by itself.
     """
     results: list[Tensor] = []
     trace = state[0].trace
-    many = value_of(times) > 3
-    counts = (1, times - 2, 1) if many else tuple(1 for _ in range(value_of(times)))
+    alone = value_of(times) <= 4
+    counts = tuple(1 for _ in range(value_of(times))) if alone else (1, times - 3, 1, 1)
     for place, count in enumerate(counts):
         run = last if last is not None and place == len(counts) - 1 else turn
         with trace.turns(count):

@@ -5,7 +5,8 @@ States of a verdict, whose rule for a training step on a GPU is one for all ques
 =========  ==============================================================================================
 ``fits``   with the margin to spare, whatever PyTorch's cache takes
 ``tight``  it fits, with less to spare, or as the allocator gives back what it would keep
-``risky``  the peak might be too large by the error of published peaks, or fragments take too much
+``risky``  the peak might be too large by the error of published peaks, or fragments take too much; or it is an
+           upper bound, and too large, and what is certain of it is not
 ``no``     it is too large even so
 =========  ==============================================================================================
 """
@@ -281,6 +282,10 @@ def runs_within(need: int, within: int, simulated: Simulated | None) -> bool:
     return need <= within and (MOST_RESERVED * need <= within or simulated(within) is not None)
 
 
+Certain = Callable[[], int]
+"""Bytes that a step needs whatever code runs it, where the peak is an upper bound: of other code than it may run by."""
+
+
 class Room(NamedTuple):
     """Bytes that there are, and how many of them should stay free."""
 
@@ -313,24 +318,30 @@ class CardRule(NamedTuple):
         roomy_up_to = usable if usable == there else most_simulated(there)
         return Room(usable, max(usable * self.margin // 100, usable - roomy_up_to))
 
-    def status(self, total: int, simulated: Simulated | None = None) -> str:
+    def status(self, total: int, simulated: Simulated | None = None, certain: Certain | None = None) -> str:
         """Return the state of a step whose peak has ``total`` bytes, and whose allocations may be ``simulated``.
 
         On a card a peak is given the error of published peaks, and has to run in PyTorch's allocator: tightly, if that
         has to give back what it would keep. It is risky where it does not run, or where the peak may be too large by
         that error; it does not fit where the peak is too large even so. Of what cannot be simulated the published
-        bands decide.
+        bands decide. Where the peak is an upper bound, and too large, what is ``certain`` of it decides: it may fit
+        where that does.
         """
+        if self.beyond(total):
+            return NO if certain is None or self.beyond(certain()) else RISKY
         room = self.room
         if room.budget == self.budget.bytes:
             return room.status(total)
-        if least_allocated(total) > self.budget.bytes:
-            return NO
         if not room.holds(total):
             return RISKY
         if self._roomy(total, simulated):
             return room.status(total)
         return TIGHT if self.fits(total, simulated) else RISKY
+
+    def beyond(self, total: int) -> bool:
+        """Return whether ``total`` bytes are more than there are, on a card even if published peaks were lower."""
+        on_card = self.room.budget != self.budget.bytes
+        return (least_allocated(total) if on_card else total) > self.budget.bytes
 
     def fits(self, total: int, simulated: Simulated | None = None) -> bool:
         """Return whether the state of such a step is one of those that fit, with less asked of the allocator."""

@@ -13,7 +13,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.latent import LatentGate
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import activation, mul, pointwise
 from tfcalc.ops.linear_attention import delta_rule
@@ -61,7 +61,7 @@ class KimiDelta(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     mixed: tuple[Linear, ...]
     conv1d: ShortConvolution

@@ -12,7 +12,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, buffer
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import RouterCode
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual, scaled
 from tfcalc.ops.linear_attention import lightning
 from tfcalc.ops.recurrences import States
@@ -36,7 +36,7 @@ class LightningAttention(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     qkv: Linear
     activation: str

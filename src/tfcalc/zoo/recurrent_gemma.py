@@ -9,7 +9,7 @@ from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import BlockDiagonal, Linear, Parameter, parameter
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
@@ -28,7 +28,7 @@ class RGLRU(Module):
     """
 
     kind = "scan"
-    loops = True
+    loops = TimeLoop(0.02, recomputed=False)
 
     decay: Parameter
     input_gate: BlockDiagonal

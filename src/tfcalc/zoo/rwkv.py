@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.elementwise import shifted as plus
 from tfcalc.ops.recurrences import gated_sum
@@ -52,7 +52,7 @@ class TimeMixing(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     mixtures: tuple[Parameter, ...]
     maps: tuple[Linear, ...]

@@ -11,7 +11,7 @@ from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.linear_attention import matrix_memory
 from tfcalc.ops.recurrences import States
@@ -51,7 +51,7 @@ class MatrixLSTM(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     wide: tuple[Linear, ...]
     gates: tuple[Linear, ...]

@@ -18,7 +18,7 @@ from tfcalc.nn.basic import BlockDiagonal, Linear, Norm
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, residual
 from tfcalc.ops.products import linear, matmul
@@ -154,6 +154,8 @@ class MambaOfHeads(Mamba):
 
     Source: Glorioso et al. 2024 (Zamba, arXiv 2405.16712); transformers' ZambaMambaMixer.
     """
+
+    loops = TimeLoop(0.04)
 
     heads: Num = 1
 

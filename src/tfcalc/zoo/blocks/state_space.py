@@ -10,7 +10,7 @@ from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops import recurrences
 from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
 from tfcalc.ops.elementwise import activation, mul
@@ -89,7 +89,7 @@ class Mamba(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     in_proj: Linear
     conv1d: ShortConvolution
@@ -160,7 +160,7 @@ class Mamba2(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     in_proj: Linear
     conv1d: ShortConvolution
@@ -226,7 +226,7 @@ class GatedDeltaNet(Module):
     """
 
     kind = "ssm"
-    loops = True
+    loops = TimeLoop(0.02)
 
     mixed: tuple[Linear, ...]
     gate: Linear | None
