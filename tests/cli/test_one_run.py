@@ -45,7 +45,7 @@ def test_overview_memory_compare_and_flops_run_the_same(model: str, quick: Quick
     [
         ("llama-3.1-8b", 4096, "full", 8192),
         ("gpt2", 1024, "full", 1024),
-        ("mamba-1.4b", 4096, "none", 4096),  # layers that loop are not recomputed; nothing says how long its input is
+        ("mamba-1.4b", 4096, "full", 4096),  # nothing says how long its input is
     ],
 )
 def test_a_checkpoint_is_run_as_people_run_it(

@@ -327,7 +327,11 @@ def test_what_the_paper_does_not_describe_is_refused(name: str, words: str) -> N
     [
         ({"tensor": 7}, "heads 96 not divisible by tensor 7; nearest: 6, 8"),
         ({"tensor": 0}, "tensor 0; it is 1 or more"),
-        ({"pipeline": 9}, "layers 96 not divisible by pipeline 9; nearest: 8, 12"),
+        (
+            {"pipeline": 9},
+            "layers 96 not divisible by pipeline 9; nearest: 8, 12; "
+            "or ranks --first-stage-layers N, --last-stage-layers N",
+        ),
         (
             {"pipeline": 8, "interleave": 5},
             "layers 96 not divisible by pipeline 8 x interleave 5 = 40; nearest: 32, 48",

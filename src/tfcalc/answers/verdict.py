@@ -805,7 +805,7 @@ class _Training(Case["Training"]):
 
     @cached_property
     def simulates(self) -> bool:
-        """Whether PyTorch's allocator is simulated; of TPUs and others than GPUs nothing is known."""
+        """Return whether PyTorch's allocator is simulated; of TPUs and others than GPUs nothing is known."""
         return self.room < self.budget.bytes and self.budget.of_gpu and self.memory.simulates
 
     @property

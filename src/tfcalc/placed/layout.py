@@ -114,7 +114,7 @@ class Layout(NamedTuple):
         """
         if self.first_layers is None and self.last_layers is None:
             counted = layers + self.counts_embedding + self.counts_loss
-            check_even(_with_ends(self), counted, _chunks(self), self.chunks, UNEVEN)
+            check_even(_with_ends(self), counted, _chunks(self), self.chunks, UNEVEN if self.vpp == 1 else "")
             here: Num = divide(counted, self.pp)
             return here - int(self.first and self.counts_embedding) - int(self.last and self.counts_loss)
         given = [each for each in (self.first_layers, self.last_layers) if each is not None]
