@@ -35,7 +35,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("a loop that holds logits", LLAMA, {}, {"loop": "tutorial", "lora": 4}),
     ("logits in pieces", LLAMA, {}, {"backend": "fused", "precision": "bf16-mixed"}),
 ]
-BATCHES, LENGTHS = (1, 2, 7), (1, 3, 64, 65, 127, 128, 200, 250, 256, 1000, 1024)
+BATCHES, LENGTHS = (1, 2, 7), (1, 3, 64, 65, 127, 128, 200, 250, 256, 500, 1000, 1024)
 
 
 @pytest.mark.one_in(8)
