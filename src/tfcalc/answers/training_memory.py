@@ -628,8 +628,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     if plan.layout == FSDP1:
         yield "Accuracy: what FSDP1 reserves is a guess; it gathers on a stream of its own, whose freed blocks may wait"
     if is_upper_bound(model, plan):
-        off = max(each.off for each in model.module().time_loops())
-        yield f"Accuracy: peaks of layers that loop over time are within {off:.0%} of PyTorch's (random small models)"
+        off = f"{max(each.off for each in model.module().time_loops()):.0%}".replace("%", " %")
+        yield f"Accuracy: peaks of layers that loop over time are within {off} of PyTorch's (random small models)"
         yield f"This is {OWN_CODE}: {FUSED_TAKE_LESS}"
     yield from of_text_alone(model)
 
