@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,8 @@ of Qwen3-Next, whose two have one topology, THUDM/slime, scripts/models/qwen3-ne
 of Llama-3.1-Nemotron and Mistral-Large-2411 the sizes in Lightning-AI/litgpt.
 """
 
+NAMES = 8192
+"""Spellings that are remembered: of all presets and repositories, and of what is typed (a hundred words, say)."""
 MOST = 6
 """Largest number of names in a list of alternatives."""
 
@@ -204,6 +206,7 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:MOST]) + (f" and {left} more" if left > 0 else "")
 
 
+@lru_cache(NAMES)
 def _letters(name: str) -> str:
     """Drop hyphens, except between two digits."""
     return re.sub(r"(?<!\d)-|-(?!\d)", "", spelled(name))
@@ -215,6 +218,7 @@ def _without_maker(name: str) -> list[str]:
     return words[1:] if words[0] in MAKERS and len(words) > 1 else words
 
 
+@lru_cache(NAMES)
 def _sizes(name: str) -> str:
     """Drop words that do not change sizes, and hyphens."""
     words = _without_maker(spelled(name))

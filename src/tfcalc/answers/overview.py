@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from copy import copy
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -386,7 +386,8 @@ class Overview(Answer):
         """Yield the GPUs that serve it alone; where none does, the fewest that do together."""
         dtype = served_dtype(self.of)
         alone = tuple(serving_on(need, self.plan, dtype))
-        return iter(alone) if alone else serving_on_several(self._need_of_each, self.plan, dtype)
+        least = self.weights[own_name(self.of)] // 2  # where fp32 is served in 16 bits
+        return iter(alone) if alone else serving_on_several(cache(self._need_of_each), least, self.plan, dtype)
 
     def _need_of_each(self, gpus: int) -> int | None:
         """Bytes that a GPU of this number takes to serve a request; None where they cannot share the model."""

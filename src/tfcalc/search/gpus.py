@@ -252,13 +252,18 @@ SERVERS = ("H100-SXM", "H200-SXM")
 """GPUs that people serve models on that are too large for any one."""
 
 
-def serving_on_several(need: Callable[[int], int | None], plan: Serving, dtype: str) -> Iterator[Several]:
-    """Yield the fewest GPUs of a kind on which serving fits: the ``need`` of one of n is in bytes; None: not by n."""
+def serving_on_several(need: Callable[[int], int | None], weights: int, plan: Serving, dtype: str) -> Iterator[Several]:
+    """Yield the fewest GPUs of a kind on which serving fits: the ``need`` of one of n is in bytes; None: not by n.
+
+    ``weights`` are bytes that all together have at least, so that fewer need not be asked about.
+    """
     for gpu in common():
         if gpu.name not in SERVERS or dtype not in gpu.peaks:
             continue
         room = of_accelerator(gpu).serving(plan).bytes
         for gpus in SERVING_GPUS:
+            if weights > gpus * room:
+                continue
             found = need(gpus)
             if found is not None and found <= room:
                 yield Several(gpus, gpu)

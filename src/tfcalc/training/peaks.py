@@ -550,11 +550,11 @@ class Peaks:
 
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
-        sized = self.tree(run, plan)
-        if plan not in self.states:
+        sized, of_any_gpu = self.tree(run, plan), plan.replaced(capability="")
+        if of_any_gpu not in self.states:
             stored = stored_as(self.model, sized)
-            self.states[plan] = states_of(stored, stored, plan)
-        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
+            self.states[of_any_gpu] = states_of(stored, stored, of_any_gpu)
+        return sized, self.states[of_any_gpu], buffers_of(sized, run, precision(plan.precision))
 
     def tree(self, run: Workload, plan: Training) -> Component:
         """Tree with what is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
