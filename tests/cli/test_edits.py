@@ -95,6 +95,7 @@ REFUSED = [
     ("t5-small --window 64", "a t5 config has no window"),
     ("deepseek-v3 --attention mla", "has latent attention as it is"),
     ("deepseek-v3 --attention mha", "has latent attention alone"),
+    ("swin-small-patch4-window7-224 --attention mha", "a swin config has no one number of heads"),
     ("mixtral-8x7b --attention mla", "no field for latent attention; llama, mistral, qwen2, qwen3"),
     ("mistral-7b --window 4096 --attention mla", "latent attention has no window"),
     ("--experts 8", "has no effect on the classic model; name a model"),

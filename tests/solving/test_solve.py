@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import Program
 from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, solve
 from tfcalc.solving.answer import Solved
+from tfcalc.solving.unknown import domain
 
 DECODER = Transformer(kind="decoder", d_model=768, n_heads=12, n_layers=12)
 
@@ -118,6 +119,14 @@ def test_heads_are_the_divisors_of_the_width() -> None:
     found = solved("head_dim = 64", "heads", Transformer(d_model=768))
     assert (found.outcome, found.value) == ("exact", 12)
     assert found.found.domain.listed == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 768)
+
+
+def test_layers_end_where_a_list_says_what_each_is() -> None:
+    """A list of 44 kinds, one for each layer and one more, as DeepSeek-V4's; 43 has no divisors but 1 and itself."""
+    found = domain(43, lambda layers: "" if layers <= 44 else "a list has 44", [4096])
+    assert (found.step, found.first, found.last, found.listed, found.why) == (1, 1, 44, (), "a list has 44")
+    told = solved("params <= 1e12", "layers", load("deepseek-v4-flash"))
+    assert told.found.domain.last == 44  # 2 + 42 entries of compress_ratios in its config.json
 
 
 def test_tokens_of_a_run() -> None:

@@ -139,7 +139,10 @@ def with_attention(model: HFModel, kind: str) -> HFModel:
         if latent:
             fact = f"a {model.family.model_type} config has latent attention alone"
             raise UsageError(fact, "name a model with heads of keys and values")
-        heads = model.reading.sizes[model.places("n_heads")[0]]
+        heads = model.reading.sizes.get(model.places("n_heads")[0])
+        if heads is None:
+            fact = f"a {model.family.model_type} config has no one number of heads"
+            raise UsageError(fact, "name a model whose layers have the same number")
         return model.replaced(n_kv_heads=heads if name == "mha" else 1)
     if latent:
         if not rank:

@@ -404,6 +404,8 @@ class Solved(Answer):
         told = []
         if domain.step > 1:
             told.append(f"{word} goes in steps of {domain.step:,}: {domain.why}")
+        elif domain.why and not domain.listed:
+            told.append(f"{word} ends at {domain.size(domain.last):,}: {domain.why}")
         if self.found.limit:
             told.append(f"{word} ends at {domain.size(domain.last):,}: {self.found.limit}")
         setting = self.evaluator.setting

@@ -205,8 +205,9 @@ FURTHER = (1, 2, 3, 5, 13, 1009)
 def domain(now: int | None, fits: Callable[[int], str], related: Iterable[int], most: int = LARGEST) -> Domain:
     """The sizes that fit, found from the value that a size has now: multiples of the smallest step that fits.
 
-    ``fits`` says why a size does not, and nothing where it does. Where no multiples fit beyond the value, only divisors
-    of ``related`` sizes can: they are listed.
+    ``fits`` says why a size does not, and nothing where it does. Where no multiples fit beyond the value, but those
+    below it, there is a last one: layers of which a list says what each is. Else only divisors of ``related`` sizes can
+    fit: they are listed.
     """
     if now is None or now < 1:
         return Domain(last=most)
@@ -216,8 +217,21 @@ def domain(now: int | None, fits: Callable[[int], str], related: Iterable[int], 
         if not reasons:
             return Domain(step, _first(step, now, fits), most // step, why=why)
         why = why or reasons[0]
-    listed = sorted({size for number in {*related, now} for size in divisors(number) if not fits(size)})
+    whole = {*related, now}
+    below = [now - less for less in FURTHER if less < now]
+    if any(all(number % size for number in whole) for size in below) and not any(map(fits, below)):
+        return Domain(1, _first(1, now, fits), _last(now, fits), why=why)
+    listed = sorted({size for number in whole for size in divisors(number) if not fits(size)})
     return Domain(1, 1, len(listed), tuple(listed), why) if listed else Domain(1, 1, 1, (now,), why)
+
+
+def _last(now: int, fits: Callable[[int], str]) -> int:
+    """The last size that fits, of those from the value that a size has now on."""
+    low, high = now, now + FURTHER[-1]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return low
 
 
 def _first(step: int, now: int, fits: Callable[[int], str]) -> int:
