@@ -205,12 +205,12 @@ def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str 
     plan = plan.replaced(kv=CACHES_ELSEWHERE.get(plan.kv, plan.kv))
     if plan.context is None:
         plan = plan.replaced(context=serving_context(model, workload))
-    engine = not plan.weights and dtype == AUTO and plan.cache == PAGED
-    if engine and (served := served_dtype(model)) != own_dtype(model):
+    engine = dtype == AUTO and plan.cache == PAGED
+    if engine and not plan.weights and (served := served_dtype(model)) != own_dtype(model):
         plan = plan.replaced(weights=served)
     if plan.kv == AUTO:
-        asked = next((name for name in (plan.weights, dtype) if name in COMPUTED), compute_dtype(model))
-        plan = plan.replaced(kv=asked)
+        computed = served_dtype(model) if engine and own_dtype(model) == FP32.name else compute_dtype(model)
+        plan = plan.replaced(kv=next((name for name in (plan.weights, dtype) if name in COMPUTED), computed))
     if workload.kernel == AUTO:
         workload = workload.replaced(kernel="flash")
     return workload, plan

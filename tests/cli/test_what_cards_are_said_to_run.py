@@ -66,6 +66,12 @@ def test_checkpoints_in_fp32_are_served_in_16_bits(quick: Quick) -> None:
     assert found["status"] in ("fits", "tight")
 
 
+def test_the_cache_of_a_checkpoint_in_fp32_has_16_bits_beside_fewer_bits_of_weights_too(quick: Quick) -> None:
+    """vLLM's cache has the model's dtype, which auto makes fp16; OLMo 2's 32 layers keep 2 x 4,096 numbers a token."""
+    told = json.loads(quick("memory", "olmo-2-1124-7b", "--serve", "--weights", "int8", "--json").stdout)
+    assert told["kv_cache_bytes"] == 32 * 2 * 4096 * 2 * told["conventions"]["context"]
+
+
 @pytest.mark.parametrize(
     ("model", "params"),
     [
