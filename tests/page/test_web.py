@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +64,21 @@ def test_nothing_outside_of_the_folder_is_served(port: int, path: str) -> None:
 def test_a_folder_is_not_listed(port: int, tmp_path: Path) -> None:
     (tmp_path / "page" / "wheels").mkdir()
     assert got(port, "/wheels/")[0] == 404
+
+
+def test_a_browser_that_hangs_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample_page(tmp_path / "page")
+    with local_server(tmp_path / "page", 0) as server:
+        for sent in (b"", b"GET / HT", b"GET /app.js HTTP/1.1\r\nHost: "):
+            before = set(threading.enumerate())
+            browser = socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+            browser.sendall(sent)
+            server.handle_request()
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed at once: a reset
+            browser.close()
+            for answering in set(threading.enumerate()) - before:
+                answering.join(10)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_it_says_where_the_page_is(tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from functools import cache, partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -87,11 +88,20 @@ class Handler(SimpleHTTPRequestHandler):
         """Log nothing: it would say what somebody asked."""
 
 
+class Server(ThreadingHTTPServer):
+    """Serves until it is told to end; a browser that hangs up (a tab closed as it loads) is no error of anybody's."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Tell what went wrong in answering a request, unless the browser has gone."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed's name of a socket is private
+
+
 @cache
 def _compressed(path: Path, _changed: int) -> bytes:
     return gzip.compress(path.read_bytes(), 6)
 
 
-def local_server(folder: Path, port: int) -> ThreadingHTTPServer:
+def local_server(folder: Path, port: int) -> Server:
     """The server of a folder on this machine; port 0 is any that is free. Raises OSError where the port is taken."""
-    return ThreadingHTTPServer((LOOPBACK, port), partial(Handler, directory=str(folder)))
+    return Server((LOOPBACK, port), partial(Handler, directory=str(folder)))
