@@ -90,8 +90,10 @@ MOST = 24
 """Largest number of known words that a hint lists."""
 
 
-def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+def nearest(word: str, known: Iterable[str], alike: float = 0.6, otherwise: str | None = None) -> str:
     """Return ``did you mean x?`` for the closest known word, else a list of all; ``x:N`` stands for x with a number.
+
+    ``otherwise`` takes the place of that list.
 
     Words are as ``alike`` as difflib's ratio, 1 for equal ones.
 
@@ -109,6 +111,8 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     if close:
         name, _, number = close[0].partition(":")
         return f"give it a number from 1 to 999999: {name}:4" if number == "N" else f"did you mean {close[0]}?"
+    if otherwise is not None:
+        return otherwise
     more = f" and {len(words) - MOST} more" if len(words) > MOST + 1 else ""
     return "known: " + ", ".join(words[:MOST] if more else words) + more
 

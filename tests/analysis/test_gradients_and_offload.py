@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfcalc import InvalidModel, Training, Workload, explain, from_config, load, memory
+from tfcalc import InvalidModel, Training, UsageError, Workload, explain, from_config, load, memory
+from tfcalc.report.explanation import Explanation
 from tfcalc.training.peaks import Peaks
 
 RUN = Workload(phase="train", seq_len=64, recompute="full")
@@ -119,6 +120,35 @@ def test_what_is_offloaded_is_not_among_what_is_saved_on_the_device() -> None:
 def test_without_checkpointed_layers_nothing_is_offloaded(recompute: str) -> None:
     with pytest.raises(InvalidModel, match="--offload-activations offloads what checkpointed layers read"):
         memory(load("gpt2"), RUN.replaced(recompute=recompute), training=BF16.replaced(offload_activations=True))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [BF16.replaced(offload="optimizer"), BF16.replaced(offload="optimizer", zero="3", gpus=4, layout="fsdp2")],
+    ids=["alone", "FSDP"],
+)
+def test_gradients_are_on_the_device_until_the_hosts_optimizer_takes_them(plan: Training) -> None:
+    """2 bytes a parameter, a GPU's share of them; at the peak of backward those of the first layer are yet to come."""
+    model, run = from_config(LLAMA), RUN.replaced(seq_len=1)
+    parameters = 2 * WORDS * HIDDEN + LAYERS * (4 * HIDDEN**2 + 3 * HIDDEN * 160 + 2 * HIDDEN) + HIDDEN
+    opened = explain("gradients", model, workload=run, training=plan, of="memory")
+    assert isinstance(opened, Explanation)
+    whole = opened.total_bytes
+    assert whole == 2 * parameters / (1 if plan.gpus is None else 4)
+    terms = memory(model, run, training=plan, depth=2).whole.parts
+    (at_peak,) = (entry for entry in terms if entry.name == "gradients")
+    yet_to_come = {entry.name: entry.value for entry in at_peak.parts}.get("not yet computed", 0)
+    assert 0 < at_peak.value == whole + yet_to_come
+    assert yet_to_come <= 0
+
+
+def test_gradients_that_leave_as_they_are_made_are_no_term_of_the_device() -> None:
+    plan = BF16.replaced(offload="all", zero="3", gpus=4, layout="fsdp2")
+    with pytest.raises(UsageError) as said:
+        explain("gradients", from_config(LLAMA), workload=RUN, training=plan, of="memory")
+    assert "tfcalc explain host_bytes" in str(said.value)
+    known = str(said.value).partition("known: ")[2].partition(";")[0].split(", ")
+    assert len(known) == len(set(known)) > 4
 
 
 def test_megatron_offloads_nothing() -> None:

@@ -187,8 +187,8 @@ def find(root: Node, target: str) -> Node:
         raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
     if target in QUANTITIES:
         raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
-    close = nearest(target, [*TARGETS, *paths])
-    hint = NO_PARTS.get(letters(target)) or (close if "mean" in close else f"known: {', '.join(TARGETS)}")
+    all_parts = f"known: {', '.join(TARGETS)}"
+    hint = NO_PARTS.get(letters(target)) or nearest(target, [*TARGETS, *paths], otherwise=all_parts)
     raise UsageError(f"target {target!r} is not known", hint)
 
 
@@ -220,8 +220,7 @@ def find_term(root: Node, target: str) -> Node:
     if inside:
         return inside[0]
     paths = [node.path.partition(".")[2] for node in root.walk()]
-    close = nearest(target, [*terms, *paths[1:]])
-    hint = close if "mean" in close else f"known: complete, {', '.join(terms)}"
+    hint = nearest(target, [*terms, *paths[1:]], otherwise=f"known: complete, {', '.join(terms)}")
     if target in STATES and len(terms) > 1:
         hint += "; what is offloaded is in the host's memory: tfcalc explain host_bytes"
     inside_layers = "; or add --checkpointing none: a layer that runs again saves its input alone"

@@ -138,4 +138,4 @@ def wanted() -> list[str]:
 
 
 def _close(word: str, known: list[str]) -> bool:
-    return "mean" in nearest(word, known)
+    return bool(nearest(word, known, otherwise=""))

@@ -180,9 +180,9 @@ def parts(root: Node, name: str) -> list[Node]:
         known = [word for word, its in KINDS.items() if kinds & set(its)]
         paths = [node.path.partition(".")[2] for node in root.walk()]
         refuse_measured([name])
-        close = nearest(name, [*known, *QUANTITIES, TOTAL, *paths[1:]])
         here = f"known: {', '.join([*QUANTITIES[:3], TOTAL, *known])}, or a path that tfcalc params shows"
-        raise UsageError(f"{quoted(name)} is no part of this model", close if "mean" in close else here)
+        hint = nearest(name, [*known, *QUANTITIES, TOTAL, *paths[1:]], otherwise=here)
+        raise UsageError(f"{quoted(name)} is no part of this model", hint)
     return found
 
 

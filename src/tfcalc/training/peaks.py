@@ -71,6 +71,7 @@ from tfcalc.training.step_terms import (
     buffers_of,
     by_operation,
     bytes_in,
+    gradients_made,
     highest,
     phases,
     standing_of,
@@ -686,7 +687,7 @@ def at_peak(
     """Return what is live at the peak of a step, tensor by tensor, as the recorder of its run has it."""
     placement = placement_of(plan)
     passing = states.step if peak.name == STEP else temporaries(recorder, peak)
-    gradients = states.device.gradients
+    gradients = gradients_made(states, (peak,))
     if plan.optimizer_in_backward:
         gradients = Component("gradients", "memory", parts=tuple(by_operation(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:

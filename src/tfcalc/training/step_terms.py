@@ -189,7 +189,8 @@ class TrainingStep(NamedTuple):
     @property
     def terms(self) -> Component:
         """Terms of the memory, each by itself and whole; temporary buffers are those of the peak."""
-        states = [term(state) for state in self.placed.device]
+        device = self.placed.device._replace(gradients=gradients_made(self.placed, self.phases))
+        states = [term(state) for state in device]
         parts = (
             *states,
             *self.beside,
@@ -233,6 +234,12 @@ def _adapters_in(tree: Component, bits: int) -> Component:
     held = tree.own.held if tree.kind != "adapter" else tuple(each._replace(bits=bits) for each in tree.own.held)
     parts = tuple(_adapters_in(part, bits) for part in tree.parts)
     return tree._replace(own=tree.own._replace(held=held), parts=parts)
+
+
+def gradients_made(states: Placed, found: Iterable[Phase]) -> Component:
+    """Gradients on the device: all that backward makes, where the host's optimizer takes them behind it alone."""
+    kept = states.device.gradients
+    return kept if kept.own.held or kept.parts or not any(phase.gradients for phase in found) else states.host.gradients
 
 
 def standing_of(states: Placed, beside: Overheads) -> ResidentBytes:
