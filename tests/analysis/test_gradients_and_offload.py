@@ -155,3 +155,27 @@ def test_megatron_offloads_nothing() -> None:
     plan = BF16.replaced(offload_activations=True, backend="megatron")
     with pytest.raises(InvalidModel, match="--offload-activations has no effect with --backend megatron"):
         memory(load("gpt2"), RUN, training=plan)
+
+
+ROWS = [
+    *(BF16.replaced(method=method, loss=loss) for method in ("dpo", "grpo") for loss in ("auto", "logits")),
+    *(BF16.replaced(method=method, lora=8) for method in ("dpo", "grpo")),
+    BF16.replaced(method="dpo", gpus=4),
+    BF16.replaced(method="ppo"),
+    *(BF16.replaced(offload=offload, zero="3", gpus=4, layout="fsdp2") for offload in ("optimizer", "all")),
+    BF16.replaced(offload="optimizer", gpus=8),
+    BF16.replaced(base_weights="nf4", lora=8, loop="tutorial"),
+    BF16.replaced(optimizer_in_backward=True, offload_activations=True),
+    Training(precision="bf16-master", gpus=4, zero="1", grad_accum=4),
+]
+
+
+@pytest.mark.parametrize("plan", ROWS, ids=str)
+def test_explain_opens_each_row_of_memory_by_its_name(plan: Training) -> None:
+    model = from_config(LLAMA)
+    rows = [entry.name for entry in memory(model, RUN, training=plan).whole.parts if entry.value]
+    assert len(rows) > 3
+    for row in rows:
+        opened = explain(row, model, workload=RUN, training=plan, of="memory")
+        assert isinstance(opened, Explanation)
+        assert opened.total_bytes == sum(line.value for line in opened.lines)

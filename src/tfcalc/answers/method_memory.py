@@ -273,7 +273,11 @@ class MethodMemory(PeakMemory):
             *_assumed(self),
         )
         said = {**stated(self.run, self.plan), "units": self.by.units}
-        tree = there._replace(parts=(*there.parts, *lumps))
+        as_buffers = {part.name for part in (*self.full.beside, self.full.placed.communication)}
+        buffers = tuple(part for part in there.parts if part.name in as_buffers)
+        grouped = Component(CALLED["buffers"], "buffers", parts=buffers)
+        alone = (part for part in there.parts if part.name not in as_buffers)
+        tree = there._replace(parts=(*alone, grouped, *lumps))
         return tree_of_terms(self._model, self.schedule.run, self.plan, tree, said, told, LETTERS)
 
 

@@ -175,7 +175,7 @@ def _of_logits(
         del logits
         scored = scaled(scored, "div")
     length = scored.shape[1]
-    rows = split(scored, [1] * batch, 0)
+    rows = split(scored, [1] * int(batch), 0)
     if scored.dtype == "float32":
         picked = trace.call(Call("gather", (scored,), (batch, length), "float32"))
         sums = stack([_log_sum_exp(row) for row in rows], (batch, length))
