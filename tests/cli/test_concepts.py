@@ -194,6 +194,17 @@ def test_parts_go_before_concepts_and_what_is_near_is_named(tfcalc: Program) -> 
     assert tfcalc("explain", "x" * 10_000).returncode == 2
 
 
+def test_beside_a_quantity_a_concepts_name_is_the_parts_that_has_it(tfcalc: Program) -> None:
+    """DDP's buckets are as large as the gradients in fp32; SigLIP's logits are b² products of two embeddings."""
+    buckets = tfcalc(
+        "explain", "communication", "gpt2", "--of", "memory", "--train", "--gpus", "8", "--precision", "fp32", "-q"
+    )
+    assert buckets.stdout == f"{4 * 124_439_808}\n"
+    assert tfcalc("explain", "communication", "gpt2", "--of", "memory").returncode == 2
+    logits = tfcalc("explain", "logits", "siglip-so400m-patch14-384", "--of", "flops", "--batch", "3", "-q")
+    assert logits.stdout == f"{2 * 3 * 3 * 1152}\n"
+
+
 def test_names_are_not_shared() -> None:
     seen: dict[str, str] = {}
     for concept in CONCEPTS:

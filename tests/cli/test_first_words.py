@@ -27,6 +27,8 @@ SAME = {
     "chinchilla 1e21": "design --compute 1e21",
     "design 65M": "design --params 65M",
     "check 4h^2+4h mha": "check mha 4h^2+4h",
+    "check model.embed_tokens Vh llama-3-8b": "check embedding Vh llama-3-8b",
+    "check encoder.block.layer.0.layer_norm h t5-large": "check encoder.block.layer.0.layer_norm 1*h t5-large",
     "gpt2 gpt2-medium --seq 64": "compare gpt2 gpt2-medium --seq 64",
     "gpt2 vs gpt2-medium": "compare gpt2 gpt2-medium",
     "version": "--version",

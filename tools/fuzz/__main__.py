@@ -31,6 +31,7 @@ from tools.fuzz.lists import lists
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
 from tools.fuzz.odd_places import odd_places
+from tools.fuzz.opened import opened
 from tools.fuzz.options import options, substitutes
 from tools.fuzz.outside_text import outside_text
 from tools.fuzz.program import WATCH, WORK, Hang
@@ -79,6 +80,7 @@ ATTACKS: dict[str, tuple[Kind, int]] = {
     "swept": (swept, 25),
     "solved": (solved, 20),
     "cards": (cards, 5),
+    "opened": (opened, 20),
     "long-values": (long_values, 120),
     "long-words": (long_words, 60),
     "large": (large, 2),

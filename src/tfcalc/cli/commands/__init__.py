@@ -257,8 +257,8 @@ LISTED = r"[\w./:-]+(,[\w./:-]+)+"
 """Models with commas between them."""
 PART = r"[A-Za-z][A-Za-z_-]+"
 """Name of a part of a model, and no formula."""
-OTHER = rf"{PART}|-.*"
-"""What is no formula: such a name, or an option."""
+OTHER = rf"{PART}([.\[][\w.,\[\]-]*)?|-.*"
+"""What is no formula: such a name, a path that begins with one, or an option."""
 
 
 def _of_alias(word: str, rest: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -226,6 +227,10 @@ def of_concept(named: NamedConcept) -> Command:
         """Open the number, of the model that was named or of the concept's own."""
         own = settings_of(opened, shown.options) if opened else settings
         typed = {key: given for key, given in settings.given.items() if not key.startswith("word")}
+        if "of" in typed and named.words - bool(named.model) == 1:
+            part = Settings(typed, settings.named).with_values(target=settings.get("word0"))
+            with suppress(UsageError):  # a model without a part of this name is asked about the concept
+                return COMMAND.answer(part.with_values(model=named.model) if named.model else part)
         asked = {key: given for key, given in own.given.items() if given.source == FLAG} | {
             key: given for key, given in typed.items() if given.source == FLAG
         }
