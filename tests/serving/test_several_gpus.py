@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import Quick
-from tfcalc import Serving, fits, load, memory
+from tfcalc import Serving, check, fits, formula, load, memory
 from tfcalc.answers.verdict import memory_within
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.placed.served import AskedLayout
@@ -67,6 +67,24 @@ def test_the_memory_of_a_gpu_is_a_share_and_its_copies() -> None:
     of_groups = memory(load("deepseek-v3"), serving=Serving(data_parallel=8, expert_parallel=8, concurrency=20))
     assert of_groups.kv_cache_bytes == 3 * 8192 * 61 * 576 * 2  # of 20 requests a group has 3 at most
     assert of_groups.to_dict()["conventions"].items() >= {"gpus": 8, "tensor_parallel": 1, "data_parallel": 8}.items()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"tensor_parallel": 2}, {"tensor_parallel": 4, "expert_parallel": 4}, {"data_parallel": 2, "expert_parallel": 2}],
+    ids=str,
+)
+def test_each_letter_of_a_layout_has_its_meaning_and_its_size(asked: dict[str, int]) -> None:
+    """Of a mixture whose experts are shared: letters that nobody typed a size for, too."""
+    model, plan = load("qwen3-30b-a3b"), Serving(**asked)
+    own = formula("weights", "memory", model, serving=plan)
+    assert own.closed.free_symbols <= own.legend.keys()
+    assert {"t", "d_p", "e_p"} <= own.legend.keys()
+    assert check("weights", own.text(), "memory", model, serving=plan).correct
+    table = memory(model, serving=plan)
+    assert {"t", "d_p", "e_p"} <= table.legend.keys()
+    (stored,) = (entry.value for entry in table.whole.parts if entry.name == "weights")
+    assert check("weights", str(stored), "memory", model, serving=plan).correct
 
 
 def test_verdicts_on_several_gpus() -> None:

@@ -147,6 +147,18 @@ class ServingMemory(PeakMemory):
         """Memory of serving, with formulas."""
         return served(self._model, self.run, self.plan, self.by.dtype)
 
+    @property
+    def _laid_out(self) -> Serving:
+        """The plan with each size of the layout, which formulas have a letter for, whether it was typed or not."""
+        layout = self.full.layout
+        if layout is None:
+            return self.plan
+        return self.plan.replaced(
+            tensor_parallel=value_of(layout.tp),
+            data_parallel=value_of(layout.dp),
+            expert_parallel=value_of(layout.ep),
+        )
+
     def term(self, name: str) -> Component:
         """A term by its name."""
         found: Component = getattr(self.served, name)
@@ -158,7 +170,7 @@ class ServingMemory(PeakMemory):
 
         said = {**stated(self.requests, self.plan, self.full), "units": self.by.units}
         told = tuple(notes(self.plan, self.full))
-        return tree_of_terms(self._model, self.requests, self.plan, self.full.alive, said, told, LETTERS)
+        return tree_of_terms(self._model, self.requests, self._laid_out, self.full.alive, said, told, LETTERS)
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:
@@ -174,7 +186,7 @@ class ServingMemory(PeakMemory):
         """The meaning of each letter of the breakdown."""
         used = self._breakdown[1]
         letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
-        return legend(used, self._model, self.requests) | letters
+        return legend(used, self._model, self.requests, self._laid_out) | letters
 
     @property
     def title(self) -> str:
