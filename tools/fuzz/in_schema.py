@@ -38,6 +38,17 @@ OTHERS = (
     "params {} --lora 8",
     "memory {} --train --lora 8",
     "memory {} --train --timeline",
+    "memory {} --train --method dpo --seq 128",
+    "memory {} --train --method ppo --max-prompt-length 32 --max-completion-length 32",
+    "memory {} --serve --tp 2 --ep 2 --context 1k",
+    "memory {} --train --gpus 4 --fsdp --offload optimizer",
+    "train {} --tokens 1B --gpu h100",
+    "train {} --qlora --tokens 10M --gpu rtx-4090",
+    "serve {} --gpu h100",
+    "serve {} --gpu 2xl40s --concurrency 4 --context 2k",
+    "ranks {} --tp 2 --dp 2",
+    "fit {} --gpu rtx-4090",
+    "plan {} --gpu 8xh100 --seq 1k",
 )
 
 
