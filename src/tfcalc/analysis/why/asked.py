@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import check_arguments, model_of
+from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.why import conventions_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
+from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.answer import Why
     from tfcalc.analysis.why.presets import PresetSize
     from tfcalc.model import Model
-    from tfcalc.workload import Workload
+    from tfcalc.plans import Serving, Training
 
 
 def why(
@@ -32,6 +34,8 @@ def why(
     listed: Iterable[PresetSize] = (),
     gpu: str | None = None,
     tensor_parallel: int | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
 ) -> Why:
     """Name the conventions that give a number: what was left out, counted again, halved, or written in another unit.
 
@@ -49,6 +53,8 @@ def why(
         listed: models to look among, if none is named and the classic Transformer has no such number.
         gpu: of a log line: the card that it ran on, such as ``"h100"``.
         tensor_parallel: of a log line: the GPUs that share each layer; by default usual numbers are tried.
+        training: the plan of training whose memory the number is of, a step of ``workload``.
+        serving: the plan of serving whose memory it is of.
 
     Returns:
         The answer: ``reasons``, the simplest and nearest first, each with its exact value in parameters, FLOPs or
@@ -67,10 +73,13 @@ def why(
     """
     model = None if model is None else model_of(model)
     lines = logged(str(number))
+    if lines and (training is not None or serving is not None):
+        raise UsageError("a plan is of a number, and this is a log line", "leave it out")
     if not lines:
         if gpu is not None or tensor_parallel is not None:
             raise UsageError("gpu and tensor_parallel are of a log line, and the number is none", "leave them out")
-        return conventions_of(number, model, of, workload, tokens=tokens, called=called, listed=listed)
+        plan = _plan(model or Transformer(), workload, training, serving, called)
+        return conventions_of(number, model, of, workload, tokens=tokens, called=called, listed=listed, plan=plan)
     if model is None:
         refuse_nameless(lines)
         model = Transformer()
@@ -80,3 +89,17 @@ def why(
     name = called or (model.name if isinstance(model, HFModel) else "")
     card = None if gpu is None else named(parse_gpu(gpu)[1])[0]
     return of_log(LogQuestion(lines, model, name, tensor_parallel, workload, card, tokens))
+
+
+def _plan(
+    model: Model, workload: Workload | None, training: Training | None, serving: Serving | None, called: str
+) -> AskedPlan | None:
+    check_plans(training, serving)
+    if training is not None and serving is not None:
+        raise UsageError("training and serving cannot be combined", "choose one")
+    plan = serving if training is None else training
+    if plan is None:
+        return None
+    run = Workload() if workload is None else workload
+    name = called or (model.name if isinstance(model, HFModel) else "")
+    return AskedPlan.of(model, run if training is None else run.replaced(phase="train"), plan, name)

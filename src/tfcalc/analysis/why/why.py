@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.facts import facts
 from tfcalc.analysis.six_nd import counted
-from tfcalc.analysis.why import cache, flops, params_starts, params_steps, presets, weights
+from tfcalc.analysis.why import cache, flops, of_plan, params_starts, params_steps, presets, weights
 from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, asked_about, corrected
 from tfcalc.analysis.why.search import SearchSpace, matches, nearest
@@ -21,6 +21,7 @@ from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
+    from tfcalc.analysis.why.of_plan import AskedPlan
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -35,13 +36,14 @@ UNASKED = 0.75
 class WhyInput(NamedTuple):
     """The model that a number is said to be of, ``called`` so on the command line, and how it was run, if that is said.
 
-    ``tokens`` are those of a whole training run.
+    ``tokens`` are those of a whole training run; ``plan`` is that of training or of serving, of whose memory it is.
     """
 
     model: Model
     called: str
     workload: Workload | None
     tokens: int | None
+    plan: AskedPlan | None = None
 
     @property
     def run(self) -> Workload:
@@ -59,8 +61,8 @@ class WhyInput(NamedTuple):
 
 def rounds(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator[Sequence[str]]:
     """The quantities that are looked at together, the likely ones first."""
-    if of is not None:
-        yield (of,)
+    if of is not None or asked.plan is not None:
+        yield (MEMORY if of is None else of,)
     elif given.unit == BYTES_UNIT:
         yield MEMORY, CACHE
     elif given.unit:
@@ -85,7 +87,7 @@ def questions(of: str, asked: WhyInput) -> Iterator[SearchSpace]:
     elif of == FLOPS:
         yield _flops(asked)
     elif of == MEMORY:
-        yield _memory(asked)
+        yield _memory(asked) if asked.plan is None else of_plan.space(asked.plan)
     else:
         yield _cache(asked)
 
@@ -153,6 +155,7 @@ def conventions_of(
     tokens: int | None = None,
     called: str = "",
     listed: Iterable[presets.PresetSize] = (),
+    plan: AskedPlan | None = None,
 ) -> Why:
     """The conventions that give a number, as :func:`tfcalc.why` names them; arguments and errors are the same."""
     if model is None:
@@ -162,7 +165,9 @@ def conventions_of(
         one_of("of", of, QUANTITIES)
     given = asked_about(str(number))
     name = model.name if isinstance(model, HFModel) else ""
-    asked = WhyInput(model, called or name, workload, tokens)
+    asked = WhyInput(model, called or name, workload, tokens, plan)
+    heading = model.summary if plan is None else plan.memory.subtitle
+    beside = () if plan is None else tuple(of_plan.notes(plan))
     model.check(asked.run)
     looked, tried = list[SearchSpace](), list[str]()
     for quantities in rounds(given, of, asked):
@@ -173,10 +178,10 @@ def conventions_of(
         by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
         if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
             of_what = tuple(quantity for quantity, one in by_quantity.items() if one)
-            notes, described = _notes(given, model), model.described()
+            notes, described = (*_notes(given, model), *beside), model.described()
             return Why(
                 given=given.text,
-                heading=model.summary,
+                heading=heading,
                 reasons=reasons(given, found),
                 nearest=(),
                 notes=notes,
@@ -187,7 +192,6 @@ def conventions_of(
         tried += quantities
         if of is not None or given.unit or (MEMORY not in quantities):
             looked += [question for one in here.values() for question in one]
-    heading = model.summary
     if model == Transformer() and not called:
         named = presets.starts(given, of, listed)
         if found := matches(given, [SearchSpace(named, [])]):
@@ -204,7 +208,7 @@ def conventions_of(
         looked, heading = [SearchSpace(named, []), *looked], presets.HEADING if named else heading
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
     nothing = (NO_CACHE,) if of == CACHE and not any(question.starts for question in looked) else ()
-    notes = (*nothing, *_notes(given, model), *_as_a_run(given, of, asked))
+    notes = (*nothing, *_notes(given, model), *_as_a_run(given, of, asked), *beside)
     return Why(
         given=given.text,
         heading=heading,

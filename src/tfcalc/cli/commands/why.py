@@ -6,16 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
-from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE, numbers_in
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, LONGEST_SENTENCE, asked_about, numbers_in
 from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.presets import PresetSize
-from tfcalc.analysis.why.why import CACHE, QUANTITIES, conventions_of
+from tfcalc.analysis.why.why import CACHE, MEMORY, QUANTITIES, conventions_of
 from tfcalc.catalog import sizes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.explain import SENTENCE, asks_of_a_number, concept_among, models_in, of_concept
 from tfcalc.cli.commands.flops import TOKENS
-from tfcalc.cli.commands.plans import PLANS
+from tfcalc.cli.commands.plans import PLANS, imply_mode, memory_plans
 from tfcalc.cli.commands.train import GPU
 from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, of_fields
@@ -46,9 +47,10 @@ TP = "tensor_parallel"
 TRAIN = tuple(option for option in RUN if option.name == "train")
 OF_A_LOG = (
     GPU._replace(help="of a log line: the card that it ran on, such as h100"),
-    *(option._replace(help="of a log line: GPUs of tensor parallelism") for option in PLANS if option.name == TP),
+    *(option for option in PLANS if option.name == TP),
 )
 OF_WORK = (*SIZES, *TRAIN, TOKENS)
+OF_A_PLAN = tuple(option for option in (*RUN, *PLANS) if option.name not in {one.name for one in (*OF_WORK, *OF_A_LOG)})
 OF_CACHE = ("batch_size", "seq_len")
 
 
@@ -60,8 +62,15 @@ def answer(settings: Settings) -> Answered:
     settings = _with_model(settings, str(number))
     if lines := logged(str(number)):
         return _of_log(settings, lines)
-    settings.refuse((option.name for option in OF_A_LOG), "on a number", {}, "put a log line in its place")
     of = settings.get("of")
+    if of in (None, MEMORY) and (plan := _plan(settings, str(number))) is not None:
+        on_card = {GPU.name: "tfcalc memory with it shows what a card has besides"}
+        settings.refuse((TOKENS.name, GPU.name), "on the memory of a plan", on_card)
+        called = _called(settings)
+        return conventions_of(_first(str(number)), settings.model(), MEMORY, called=called, plan=plan)
+    settings.refuse((option.name for option in OF_A_LOG), "on a number", {}, "put a log line in its place")
+    of_bytes = "give the number its unit, as in 49GB, or leave it out"
+    settings.refuse((option.name for option in OF_A_PLAN), "on a number that is not of bytes", {}, of_bytes)
     _refuse_idle(settings, (of,) if of else QUANTITIES)
     model = settings.model()
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
@@ -89,6 +98,26 @@ def answer(settings: Settings) -> Answered:
         given = found.given.replace(" ", "")
         return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {given} gpt2 asks about GPT-2"))
     return found
+
+
+def _first(text: str) -> str:
+    """The first number of a question in words; of anything else the text."""
+    return (numbers_in(text) or [text])[0]
+
+
+def _plan(settings: Settings, number: str) -> AskedPlan | None:
+    """The plan whose memory the number is of, where it is bytes and such a plan was typed."""
+    of_bytes = settings.get("of") == MEMORY or asked_about(_first(number)).unit == BYTES_UNIT
+    imply_mode(settings)
+    if not of_bytes or not (settings.get("serve") or settings.get("phase") == "train"):
+        return None
+    model = settings.model()
+    typed = {name for name, given in settings.given.items() if given.source == FLAG}
+    plans = memory_plans(settings, model, settings.workload(model))
+    plan = plans.serving if plans.training is None else plans.training
+    assert plans.workload is not None, "it runs"
+    assert plan is not None, "it has a plan"
+    return AskedPlan.of(model, plans.workload, plan, _called(settings), typed)
 
 
 MOST_NUMBERS = 3
@@ -119,7 +148,7 @@ def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
     called = _called(settings)
     if not called:
         refuse_nameless(lines)
-    settings.refuse(("of",), "on a log line", {})
+    settings.refuse(("of", *(option.name for option in OF_A_PLAN)), "on a log line", {})
     idle = [name for name, keys in BEARS_ON.items() if not any(one.key in keys for one in lines)]
     settings.refuse(idle, f"on what {lines[0].program} logs here", {})
     model, gpu = settings.model(), settings.get("gpu")
@@ -175,13 +204,23 @@ def code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (NUMBER, MODEL_ARGUMENT, OF, *MODEL_OPTIONS, *OF_WORK, *OF_A_LOG, *(one for one in SHOW if one.name != "formulas")),
+    (
+        NUMBER,
+        MODEL_ARGUMENT,
+        OF,
+        *MODEL_OPTIONS,
+        *OF_WORK,
+        *OF_A_LOG,
+        *OF_A_PLAN,
+        *(one for one in SHOW if one.name != "formulas"),
+    ),
     (
         "tfcalc why 163M gpt2",
         "tfcalc why 6.61B --model llama-2-7b",
         "tfcalc why 31.5T --model llama-2-7b --of flops --seq 4096",
         "tfcalc why 12.6GB llama-2-7b",
         "tfcalc why 512KB llama-3-8b --of cache",
+        "tfcalc why 49GB llama-3-70b --qlora",
         "tfcalc why 3.14e23 gpt-3-175b --train --seq 2048 --tokens 300B",
         "tfcalc why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
         "tfcalc why 'Tried to allocate 7.83 GiB' llama-3-8b --seq 4k --batch 4",
