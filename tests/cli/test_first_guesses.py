@@ -108,7 +108,6 @@ ANSWERED = {
     "gpt-4": "not published",
     "energy gpt2 --tokens 1T": "'energy' is neither a command nor a model",
     "bert": "bert-base-cased",
-    "why 42GB gpt2 --qlora": "tfcalc explain memory.peak_bytes MODEL --train",
     "how do I train a model": "names neither one model nor a concept",
     "will gpt2 fit on a t4 with 3 beams": "type tfcalc gpt2 --gpu t4, with its option",
     "explain kv cache gemma-4-31b-it": "did you mean gemma-4-31b-it-nvfp4",

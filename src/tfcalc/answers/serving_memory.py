@@ -186,7 +186,8 @@ class ServingMemory(PeakMemory):
         """The meaning of each letter of the breakdown."""
         used = self._breakdown[1]
         letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
-        return legend(used, self._model, self.requests, self._laid_out) | letters
+        own = legend(used, self._model, self.requests)
+        return own | legend(used - own.keys(), self._laid_out) | letters
 
     @property
     def title(self) -> str:

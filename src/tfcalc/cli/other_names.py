@@ -247,7 +247,6 @@ INSTEAD = {
 """What to do where no option means the same."""
 
 HOURS = "hours follow from what is read: type --tokens, --max-steps or --samples; design --days turns it around"
-OF_A_PLAN = "the peak of a plan is opened by tfcalc explain memory.peak_bytes MODEL --train and its options"
 NAMES = "name a part of a name: tfcalc models a3b"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --engine vllm --gpu NAME"
@@ -269,7 +268,6 @@ OF_COMMAND = {
     "models": {"--moe": NAMES},
     "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
-    "why": dict.fromkeys(("--lora", "--qlora", "--method", "--serve", "--optimizer", "--zero", "--fsdp"), OF_A_PLAN),
     "explain": {"--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {

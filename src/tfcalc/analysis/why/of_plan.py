@@ -12,6 +12,7 @@ from tfcalc.analysis.why.search import SearchSpace, Start, State
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import TERMS, PeakMemory
+from tfcalc.answers.training_memory import PHASES, TrainingMemory
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.plans import Serving, Training
@@ -101,11 +102,10 @@ def _of_itself(asked: AskedPlan) -> Iterator[Start[Cell]]:
         yield _start("states", words, sum(terms[name] for name in states), PART, command)
     if (gpus := value_of(asked.plan.gpus or 1)) > 1:
         yield _start("all_gpus", f"the peaks of all {gpus} GPUs together", gpus * memory.peak_bytes, CHANGED, command)
-    for phase in memory.more.get("timeline", memory.more.get("step_phases", ())):
-        if phase["peak_bytes"] != memory.peak_bytes:
-            name = "the optimizer step" if phase["phase"] == "step" else str(phase["phase"]).replace("_", " ")
-            words = f"the most that there is in {name}; the peak is elsewhere"
-            yield _start(f"peak_in_{phase['phase']}", words, phase["peak_bytes"], OTHER, command)
+    for phase in memory.step.phases if isinstance(memory, TrainingMemory) else ():
+        if phase.total != memory.peak_bytes:
+            words = f"the most that there is in {PHASES[phase.name]}; the peak is elsewhere"
+            yield _start(f"peak_in_{phase.name}", words, phase.total, OTHER, command)
 
 
 def _of_others(asked: AskedPlan) -> Iterator[Start[Cell]]:
@@ -120,7 +120,7 @@ def _of_others(asked: AskedPlan) -> Iterator[Start[Cell]]:
 
 
 def _changes(asked: AskedPlan) -> Iterator[tuple[float, Change]]:
-    """What people leave unsaid and often have otherwise than the default, each with what it costs to suppose it."""
+    """Changes to what people leave unsaid and often have otherwise, each with what it costs to suppose it."""
     length, batch = ("seq_len", "batch_size") if asked.trains else ("context", "concurrency")
     for tokens in LENGTHS:
         yield CHANGED, Change(f"with {tokens:,} tokens", {length: tokens})
@@ -145,7 +145,7 @@ def _start(name: str, words: str, size: int, cost: float, command: str) -> Start
 
 
 def notes(asked: AskedPlan) -> Iterator[str]:
-    """What else a measured number of such a plan has in it."""
+    """Notes on what else a measured number of such a plan has in it."""
     if asked.trains:
         yield (
             f"nvidia-smi shows more than the peak: what PyTorch's allocator keeps, and the CUDA context; "
