@@ -80,7 +80,7 @@ def test_a_plan_has_no_effect_on_other_numbers(quick: Program) -> None:
 
 def test_the_library_says_what_the_command_line_does(quick: Program) -> None:
     run, plan = Workload(phase="train", seq_len=1024, recompute="full"), Training(precision="bf16", lora=8)
-    peak = memory(load("gpt2"), run, training=plan).peak_bytes
+    peak = memory(load("gpt2"), run, training=plan).total_bytes
     found = why(str(peak), load("gpt2"), "memory", run, training=plan)
     typed = "--seq 1024 --precision bf16 --lora 8"
     line = quick("why", str(peak), "gpt2", "--of", "memory", *typed.split(), "-q")

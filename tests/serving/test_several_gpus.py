@@ -70,13 +70,17 @@ def test_the_memory_of_a_gpu_is_a_share_and_its_copies() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{"tensor_parallel": 2}, {"tensor_parallel": 4, "expert_parallel": 4}, {"data_parallel": 2, "expert_parallel": 2}],
+    "plan",
+    [
+        Serving(tensor_parallel=2),
+        Serving(tensor_parallel=4, expert_parallel=4),
+        Serving(data_parallel=2, expert_parallel=2),
+    ],
     ids=str,
 )
-def test_each_letter_of_a_layout_has_its_meaning_and_its_size(asked: dict[str, int]) -> None:
+def test_each_letter_of_a_layout_has_its_meaning_and_its_size(plan: Serving) -> None:
     """Of a mixture whose experts are shared: letters that nobody typed a size for, too."""
-    model, plan = load("qwen3-30b-a3b"), Serving(**asked)
+    model = load("qwen3-30b-a3b")
     own = formula("weights", "memory", model, serving=plan)
     assert own.closed.free_symbols <= own.legend.keys()
     assert {"t", "d_p", "e_p"} <= own.legend.keys()

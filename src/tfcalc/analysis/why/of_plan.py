@@ -68,7 +68,7 @@ class AskedPlan(NamedTuple):
 
     @property
     def trains(self) -> bool:
-        """Whether it is one of training."""
+        """True if it is one of training."""
         return isinstance(self.plan, Training)
 
     def command(self, change: Change | None = None) -> str:
