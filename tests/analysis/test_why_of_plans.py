@@ -74,6 +74,8 @@ def test_a_plan_has_no_effect_on_other_numbers(quick: Program) -> None:
     model = load("gpt2")
     with pytest.raises(UsageError, match="cannot be combined"):
         why("1GB", model, training=Training(), serving=Serving())
+    with pytest.raises(UsageError, match="has no effect on flops"):
+        why("1T", model, "flops", training=Training())
     with pytest.raises(UsageError, match="a plan is of a number"):
         why("Loading model weights took 14.9888 GB", model, training=Training())
 

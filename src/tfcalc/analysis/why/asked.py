@@ -9,7 +9,7 @@ from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.of_plan import AskedPlan
-from tfcalc.analysis.why.why import conventions_of
+from tfcalc.analysis.why.why import MEMORY, conventions_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
@@ -78,7 +78,7 @@ def why(
     if not lines:
         if gpu is not None or tensor_parallel is not None:
             raise UsageError("gpu and tensor_parallel are of a log line, and the number is none", "leave them out")
-        plan = _plan(model or Transformer(), workload, training, serving, called)
+        plan = _plan(model or Transformer(), of, workload, training, serving, called)
         return conventions_of(number, model, of, workload, tokens=tokens, called=called, listed=listed, plan=plan)
     if model is None:
         refuse_nameless(lines)
@@ -92,7 +92,12 @@ def why(
 
 
 def _plan(
-    model: Model, workload: Workload | None, training: Training | None, serving: Serving | None, called: str
+    model: Model,
+    of: str | None,
+    workload: Workload | None,
+    training: Training | None,
+    serving: Serving | None,
+    called: str,
 ) -> AskedPlan | None:
     check_plans(training, serving)
     if training is not None and serving is not None:
@@ -100,6 +105,8 @@ def _plan(
     plan = serving if training is None else training
     if plan is None:
         return None
+    if of not in (None, MEMORY):
+        raise UsageError(f"a plan has no effect on {of}", "leave it out, or ask of='memory'")
     run = Workload() if workload is None else workload
     name = called or (model.name if isinstance(model, HFModel) else "")
     return AskedPlan.of(model, run if training is None else run.replaced(phase="train"), plan, name)
