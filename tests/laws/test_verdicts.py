@@ -42,3 +42,23 @@ def test_what_was_found(name: str, card: str, plan: Training | Serving) -> None:
     found = asked.verdict()
     assert found is not None
     assert list(contradictions(random.Random(1), asked, found, 3)) == []
+
+
+def test_adapters_are_trained_over_unquantized_weights_where_zero_3_shares_no_others() -> None:
+    """A question that the search contradicted: 4 bits of 32B parameters leave FSDP's root and a layer no room."""
+    asked = Asked(
+        "qwen2.5-32b",
+        model := load("qwen2.5-32b"),
+        "2x8GB",
+        default_run(model).replaced(phase="train", batch_size=4),
+        Training(lora=16, base_weights="nf4-dq"),
+    )
+    found = asked.verdict()
+    assert found is not None
+    assert not found.fits
+    (remedy,) = (one for one in found.remedies if one.fits)
+    assert remedy.change.values["base_weights"] == ""
+    assert "--lora 16" in remedy.change.flags(asked.run, asked.plan)
+    again = asked.changed(remedy.change).verdict()
+    assert again is not None
+    assert (again.status, again.report.answer) == (remedy.status, remedy.total)

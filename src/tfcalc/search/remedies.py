@@ -96,8 +96,8 @@ class Change(NamedTuple):
         }
         values = dict(self.values)
         found = []
-        if values.get("base_weights") == QUANTIZED and "lora" in values:
-            found.append(f"--qlora {values.pop('lora')}")
+        if "lora" in values and (quantized := values.get("base_weights")) in (QUANTIZED, ""):
+            found.append(f"--{'qlora' if quantized else 'lora'} {values.pop('lora')}")
             del values["base_weights"]
         stage_given = any(
             getattr(one, "zero", AUTO) not in (AUTO, "0") for one in described
@@ -192,14 +192,23 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
             "sgd": (QUALITY, _optimizer("SGD without momentum", "sgd", plan)),
             "gpus": (HARDWARE, list(_more_gpus(plan))),
         },
-        instead={"sharing": _by_pieces(_sharing(plan)), "gpus": _by_pieces(_more_gpus(plan))},
+        instead={"sharing": _by_pieces(_sharing(plan), plan), "gpus": _by_pieces(_more_gpus(plan), plan)},
     )
 
 
-def _by_pieces(changes: Iterable[Change]) -> list[Change]:
-    """Return ZeRO-3 in the place of FSDP: it has no root unit beside the layer that it gathers."""
+def _by_pieces(changes: Iterable[Change], plan: Training) -> list[Change]:
+    """Return ZeRO-3 in the place of FSDP: it has no root unit beside the layer that it gathers.
+
+    It does not share quantized weights: their adapters are then trained over those of the checkpoint.
+    """
+    called, whole = "ZeRO-3", dict[str, object]()
+    if plan.base_weights:
+        called, whole = f"{called} and LoRA of unquantized weights", {"lora": plan.lora, "base_weights": ""}
     return [
-        Change(each.name.replace("FSDP", "ZeRO-3"), {name: of for name, of in each.values.items() if name != "layout"})
+        Change(
+            each.name.replace("FSDP", called),
+            {name: of for name, of in each.values.items() if name != "layout"} | whole,
+        )
         for each in changes
         if FSDP.items() <= each.values.items()
     ]
