@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import floor
 
 TOKEN = r"\s*(floor|min(?=\()|[a-zA-Z]+_[a-zA-Z0-9_]+|{words}[a-zA-Z]|\d+|[²³⁴⁵⁶⁷⁸⁹]|.)"
 LATEX = (
@@ -24,8 +26,11 @@ LATEX = (
 POWERS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 
 
-def evaluate(text: str, at: Mapping[str, int]) -> int:
-    """The value of a printed formula where its symbols have these values."""
+Value = int | Fraction
+
+
+def evaluate(text: str, at: Mapping[str, int]) -> Value:
+    """The value of a printed formula where its symbols have these values: a product goes on behind a division."""
     tokens = _tokens(text, at)
     value, rest = _sum(tokens, at)
     assert not rest, f"{''.join(rest)!r} is left over of {text!r}"
@@ -49,7 +54,7 @@ def _tokens(text: str, words: Iterable[str]) -> list[str]:
     return re.findall(TOKEN.format(words=known), text)
 
 
-def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[Value, list[str]]:
     value, tokens = (0, tokens) if tokens[0] == "-" else _product(tokens, at)
     while tokens and tokens[0] in "+-":
         sign = 1 if tokens[0] == "+" else -1
@@ -58,19 +63,19 @@ def _sum(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
     return value, tokens
 
 
-def _product(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+def _product(tokens: list[str], at: Mapping[str, int]) -> tuple[Value, list[str]]:
     value, tokens = _power(tokens, at)
     while tokens and tokens[0] not in "+-)⌋,":
         if tokens[0] == "/":
             divisor, tokens = _power(tokens[1:], at)
-            value //= divisor
+            value = Fraction(value) / divisor
         else:
             factor, tokens = _power(tokens[1:] if tokens[0] in "·*×" else tokens, at)
             value *= factor
     return value, tokens
 
 
-def _power(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+def _power(tokens: list[str], at: Mapping[str, int]) -> tuple[Value, list[str]]:
     value, tokens = _atom(tokens, at)
     if tokens and tokens[0] in POWERS:
         return value ** POWERS.index(tokens[0]), tokens[1:]
@@ -79,10 +84,11 @@ def _power(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
     return value, tokens
 
 
-def _atom(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
+def _atom(tokens: list[str], at: Mapping[str, int]) -> tuple[Value, list[str]]:
     first, rest = tokens[0], tokens[1:]
     if first in ("O", "floor") and rest[:1] == ["("]:
-        return _atom(rest, at)
+        value, rest = _atom(rest, at)
+        return (floor(value) if first == "floor" else value), rest
     if first == "min":
         one, rest = _sum(rest[1:], at)
         other, rest = _sum(rest[1:], at)
@@ -90,5 +96,5 @@ def _atom(tokens: list[str], at: Mapping[str, int]) -> tuple[int, list[str]]:
     if first in "(⌊":
         value, rest = _sum(rest, at)
         assert rest[0] in ")⌋"
-        return value, rest[1:]
+        return (floor(value) if first == "⌊" else value), rest[1:]
     return (int(first) if first.isdigit() else at[first]), rest

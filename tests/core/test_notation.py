@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from math import prod
 from typing import Any
 
 import pytest
@@ -26,6 +28,13 @@ monomials = st.lists(st.sampled_from(LETTERS), max_size=4).map(
     lambda letters: tuple(sorted((letter, letters.count(letter)) for letter in set(letters)))
 )
 polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=5).map(_polynomial)
+ratios = st.dictionaries(
+    st.dictionaries(st.sampled_from(LETTERS), st.sampled_from((-2, -1, 1, 2)), max_size=6).map(
+        lambda powers: tuple(sorted(powers.items()))
+    ),
+    st.integers(-50, 50).filter(bool),
+    max_size=3,
+).map(_polynomial)
 factored = st.sampled_from([None, True, False])
 scripts = st.sampled_from(SCRIPTS)
 notations = st.sampled_from(sorted(NOTATIONS))
@@ -41,7 +50,7 @@ def sums_with_counts(draw: st.DrawFn) -> Polynomial:
     return (n - draw(st.integers(-2, 2))) * first + (draw(st.integers(-3, 3)) * n_e + 2) * (first + second) + rest
 
 
-def read(text: str, script: Script, notation: str, at: dict[str, int]) -> int:
+def read(text: str, script: Script, notation: str, at: dict[str, int]) -> int | Fraction:
     """The value of a printed formula, in whatever script and letters."""
     text = from_latex(text) if script is LATEX else text.replace(" x ", " × ")
     return evaluate(text, {spelled(letter, notation): size for letter, size in at.items()})
@@ -54,6 +63,19 @@ def test_a_printed_formula_has_the_value_of_what_is_meant(
     letters = {letter: spelled(letter, notation) for letter in LETTERS}
     text = write(number, script=script, letters=letters, factored=factored)
     assert read(text, script, notation, at) == number.at(at)
+
+
+@given(ratios, factored, scripts, notations, sizes)
+def test_a_printed_fraction_has_the_value_of_what_is_meant(
+    number: Polynomial, factored: bool | None, script: Script, notation: str, at: dict[str, int]
+) -> None:
+    letters = {letter: spelled(letter, notation) for letter in LETTERS}
+    text = write(number, script=script, letters=letters, factored=factored)
+    exactly = sum(
+        factor * prod(Fraction(at[str(letter)]) ** power for letter, power in powers)
+        for powers, factor in number.terms.items()
+    )
+    assert read(text, script, notation, at) == exactly
 
 
 @given(st.lists(polynomials, min_size=1, max_size=4), scripts, notations, sizes)

@@ -428,7 +428,8 @@ class _Writer(NamedTuple):
         text = sign + self.join([*([] if size == 1 and above else [str(size)]), *above])
         if not below:
             return text
-        return text + "/" + (f"({self.join(below)})" if len(below) > 1 else below[0])
+        several = sum(power < 0 for _, power in powers) > 1  # though they may be one piece
+        return text + "/" + (f"({self.join(below)})" if several else below[0])
 
     def powers(self, powers: Monomial) -> list[str]:
         """Return its letters as pieces; as one piece with signs between them if they would read as a word."""
