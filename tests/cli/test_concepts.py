@@ -201,6 +201,10 @@ def test_beside_a_quantity_a_concepts_name_is_the_parts_that_has_it(tfcalc: Prog
     )
     assert buckets.stdout == f"{4 * 124_439_808}\n"
     assert tfcalc("explain", "communication", "gpt2", "--of", "memory").returncode == 2
+    masters = tfcalc(
+        "explain", "master weights", "gpt2", "--of", "memory", "--train", "--precision", "bf16-master", "-q"
+    )
+    assert masters.stdout == f"{4 * 124_439_808}\n"
     logits = tfcalc("explain", "logits", "siglip-so400m-patch14-384", "--of", "flops", "--batch", "3", "-q")
     assert logits.stdout == f"{2 * 3 * 3 * 1152}\n"
 

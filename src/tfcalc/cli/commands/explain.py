@@ -158,7 +158,8 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     said = " ".join(found).split()
     of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
     a_part = bool(said) and said[0] in PARTS and (len(said) == 1 or concept_of(" ".join(said)) is None)
-    if not 0 < len(said) <= MOST_WORDS or a_part or (of_a_part and (said[0] in TARGETS or is_meant(said[0]))):
+    named_so = bool(said) and (said[0] in TARGETS or is_meant(said[0]) or is_meant(found[0]))
+    if not 0 < len(said) <= MOST_WORDS or a_part or (of_a_part and named_so):
         return None
     if "_" in said[0] and number_path(said[0]) is not None:
         named = concept_of(said[0])
