@@ -203,7 +203,7 @@ def _by_pieces(changes: Iterable[Change], plan: Training) -> list[Change]:
     """
     called, whole = "ZeRO-3", dict[str, object]()
     if plan.base_weights:
-        called, whole = f"{called} and LoRA of unquantized weights", {"lora": plan.lora, "base_weights": ""}
+        called, whole = f"{called}, and LoRA in the place of --qlora", {"lora": plan.lora, "base_weights": ""}
     return [
         Change(
             each.name.replace("FSDP", called),
