@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 import sympy
 from hypothesis import given
@@ -27,6 +29,10 @@ def polynomial(terms: dict[tuple[tuple[str, int], ...], int]) -> Polynomial:
 polynomials = st.dictionaries(monomials, st.integers(-50, 50), max_size=6).map(polynomial)
 
 
+Numerator = tuple[list[Polynomial], Polynomial | int]
+"""The terms of what is divided, and the divisor."""
+
+
 @given(polynomials, polynomials)
 def test_arithmetic_is_sympys(left: Polynomial, right: Polynomial) -> None:
     a, b = to_sympy(left), to_sympy(right)
@@ -39,6 +45,21 @@ def test_arithmetic_is_sympys(left: Polynomial, right: Polynomial) -> None:
 @given(polynomials, st.integers(1, 9))
 def test_floor_division_is_that_of_the_value(number: Polynomial, divisor: int) -> None:
     assert (number // divisor).at(AT) == number.at(AT) // divisor
+
+
+@given(
+    *(st.tuples(st.lists(polynomials, min_size=1, max_size=4), st.sampled_from((*symbols("h l"), 128))) for _ in "12"),
+    st.randoms(use_true_random=False),
+)
+def test_floors_are_equal_in_whatever_order_their_terms_are_added(
+    one: Numerator, other: Numerator, draw: Random
+) -> None:
+    """Of one and the same number a product of floors is one and the same monomial."""
+
+    def floor(parts: list[Polynomial], divisor: Polynomial | int) -> Polynomial:
+        return sum(draw.sample(parts, len(parts)), Polynomial({})) // divisor
+
+    assert floor(*one) * floor(*other) == floor(*other) * floor(*one)
 
 
 @given(polynomials, polynomials)

@@ -219,8 +219,23 @@ def _power(item: tuple[Atom, int]) -> int:
 
 
 def _order(item: tuple[Atom, int]) -> tuple[bool, str]:
+    """Sort symbols before floors, and these by what they are: equal ones alike, however their terms were added up."""
     atom, _ = item
-    return (False, atom) if isinstance(atom, str) else (True, repr(atom))
+    return (False, atom) if isinstance(atom, str) else (True, _spelled(atom))
+
+
+@cache
+def _spelled(atom: Floor | Minimum) -> str:
+    """Characters that are the same for equal atoms."""
+    return f"{atom.name}({', '.join(_sorted_terms(part) for part in atom[:2])})"
+
+
+def _sorted_terms(number: Polynomial | int) -> str:
+    terms = []
+    for powers, factor in _terms(number):
+        atoms = ((atom if isinstance(atom, str) else _spelled(atom), power) for atom, power in powers)
+        terms.append("*".join((*(f"{atom}^{power}" for atom, power in atoms), f"{factor}")))
+    return " + ".join(sorted(terms))
 
 
 def _value(atom: Atom, values: Mapping[str, Num]) -> Num:
