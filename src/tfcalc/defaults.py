@@ -192,6 +192,11 @@ def served_dtype(model: Model) -> str:
     return BF16.name if model.family.model_type.startswith(NOT_IN_FP16) else FP16.name
 
 
+def engine_dtype(model: Model) -> str:
+    """The format that an engine computes in, which tensors have that it does not quantize: 16 bits in any case."""
+    return served_dtype(model) if own_dtype(model) == FP32.name else compute_dtype(model)
+
+
 NOT_IN_FP16 = ("gemma2", "gemma3", "plamo2", "glm4")
 """Model types that vLLM does not serve in fp16, by their beginnings."""
 
@@ -209,7 +214,7 @@ def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str 
     if engine and not plan.weights and (served := served_dtype(model)) != own_dtype(model):
         plan = plan.replaced(weights=served)
     if plan.kv == AUTO:
-        computed = served_dtype(model) if engine and own_dtype(model) == FP32.name else compute_dtype(model)
+        computed = engine_dtype(model) if engine else compute_dtype(model)
         plan = plan.replaced(kv=next((name for name in (plan.weights, dtype) if name in COMPUTED), computed))
     if workload.kernel == AUTO:
         workload = workload.replaced(kernel="flash")

@@ -346,3 +346,17 @@ def test_loading_is_told_where_it_needs_more(weights_in: str, said: bool) -> Non
     """bitsandbytes quantizes on the GPU (its ``Params4bit`` and ``Int8Params`` in ``.to("cuda")``)."""
     found = memory(catalog.load("llama-3.2-1b"), serving=Serving(weights=weights_in, context=1024))
     assert any("loading, in which bitsandbytes quantizes" in note for note in found.notes) is said
+
+
+def test_an_engine_has_unquantized_tensors_in_16_bits() -> None:
+    """Of Gemma 2, stored in fp32, embedding and norms stay whole, and vLLM computes in bf16 (its --dtype auto).
+
+    At rest, and in transformers' own cache, they are as the checkpoint has them.
+    """
+    model = catalog.load("gemma-2-9b")
+    whole = 256_000 * 3584 + (4 * 42 + 1) * 3584
+    by_engine, by_library = (
+        memory(model, serving=Serving(weights="int8", cache=cache)) for cache in ("paged", "dynamic")
+    )
+    assert (by_engine.conventions["unquantized"], by_library.conventions["unquantized"]) == ("bf16", "fp32")
+    assert by_library.weights_bytes - by_engine.weights_bytes == 2 * whole

@@ -175,9 +175,9 @@ class InFormat(AtRest):
     @cached_property
     def recipe(self) -> WeightStorage:
         """Storage of the weights."""
-        from tfcalc.serving.stored import weight_recipe
+        from tfcalc.serving.stored import recipe_at_rest
 
-        return weight_recipe(self.model_, Serving(weights=self.name))
+        return recipe_at_rest(self.model_, self.name)
 
     @cached_property
     def _stored(self) -> tuple[Component, Component]:

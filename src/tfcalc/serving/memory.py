@@ -29,6 +29,7 @@ from tfcalc.serving.stored import (
     buffers_of,
     check_served,
     reads_alone,
+    recipe_at_rest,
     tree_for,
     weight_recipe,
 )
@@ -345,7 +346,7 @@ def weights_bytes(model: Model, tree: Component, format: str = "") -> int:
     own = own_format(model)
     if not format and not (own and own.format.name not in DTYPES):
         return value_of(tree.total(held_bytes(NUMBERS[own_dtype(model)].bits)))
-    recipe = weight_recipe(model, Serving(weights=format))
+    recipe = recipe_at_rest(model, format)
     return value_of(hold(tree, recipe).total(bytes_held)) + value_of(buffers_of(tree, recipe).total(bytes_held))
 
 

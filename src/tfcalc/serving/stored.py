@@ -8,11 +8,12 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import compute_dtype, own_dtype, own_format
+from tfcalc.defaults import compute_dtype, engine_dtype, own_dtype, own_format
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding
 from tfcalc.number_formats import NUMBERS
+from tfcalc.serving.caches import PAGED
 from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage
 from tfcalc.workload import AUTO
@@ -59,10 +60,19 @@ def at_work(run: Workload, plan: Serving) -> Workload:
 
 
 def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> WeightStorage:
-    """Storage of the weights: as asked for, in ``dtype``, or as the checkpoint has them."""
-    if plan.weights:
-        asked = format_named(plan.weights)
-        beside = compute_dtype(model) if dtype == AUTO else dtype
+    """Storage of the weights as they are served: an engine has those that it does not quantize in 16 bits."""
+    by_engine = dtype == AUTO and plan.cache == PAGED
+    return recipe_at_rest(model, plan.weights, dtype, engine_dtype(model) if by_engine else "")
+
+
+def recipe_at_rest(model: Model, weights: str = "", dtype: str = AUTO, beside: str = "") -> WeightStorage:
+    """Storage of the weights: as asked for, in ``dtype``, or as the checkpoint has them.
+
+    ``beside`` is the format of those that are not quantized; "" is that of the checkpoint.
+    """
+    if weights:
+        asked = format_named(weights)
+        beside = beside or (compute_dtype(model) if dtype == AUTO else dtype)
         return WeightStorage(asked, asked.name if asked.name in PLAIN else beside)
     if dtype == AUTO and (stored := own_format(model)):
         return stored
