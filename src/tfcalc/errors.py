@@ -42,6 +42,10 @@ class UsageError(TfcalcError, ValueError):
     exit_code = 2
 
 
+class UnknownTarget(UsageError):
+    """A part that the model does not have (exit 2)."""
+
+
 class InvalidModel(TfcalcError, ValueError):
     """A description that no transformer fits: a bad size, heads that do not divide, a contradiction (exit 3)."""
 

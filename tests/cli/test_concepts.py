@@ -207,6 +207,15 @@ def test_beside_a_quantity_a_concepts_name_is_the_parts_that_has_it(tfcalc: Prog
     assert masters.stdout == f"{4 * 124_439_808}\n"
     logits = tfcalc("explain", "logits", "siglip-so400m-patch14-384", "--of", "flops", "--batch", "3", "-q")
     assert logits.stdout == f"{2 * 3 * 3 * 1152}\n"
+    alone = tfcalc("explain", "logits", "siglip-so400m-patch14-384", "--of", "flops", "--seq", "64")
+    assert (alone.returncode, "--seq 64 has no effect on FLOPs of logits" in alone.stderr) == (2, True)
+
+
+def test_a_concepts_number_is_of_one_quantity(tfcalc: Program) -> None:
+    other = tfcalc("explain", "logits", "gpt2", "--of", "flops")
+    assert other.stderr == "tfcalc: logits is a number of memory, not of flops; leave --of flops out\n"
+    without = tfcalc("explain", "logits", "siglip-so400m-patch14-384")
+    assert (without.returncode, "has none of what logits opens" in without.stderr) == (2, True)
 
 
 def test_names_are_not_shared() -> None:

@@ -9,7 +9,7 @@ from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.core.component import Node
 from tfcalc.core.measure import LAYERS
 from tfcalc.core.traced import value_of
-from tfcalc.errors import UsageError, nearest
+from tfcalc.errors import UnknownTarget, UsageError, nearest
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -184,12 +184,12 @@ def find(root: Node, target: str) -> Node:
     if meant_by(target) in TARGETS or needs_vocabulary(target):
         parts = f"its parts: {', '.join(_blocks(root))}"
         wanted = "give it a vocabulary (--vocab-size 32000), or choose of " if needs_vocabulary(target) else ""
-        raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
+        raise UnknownTarget(f"target {target!r} is not part of this model", wanted + parts)
     if target in QUANTITIES:
         raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
     all_parts = f"known: {', '.join(TARGETS)}"
     hint = NO_PARTS.get(letters(target)) or nearest(target, [*TARGETS, *paths], otherwise=all_parts)
-    raise UsageError(f"target {target!r} is not known", hint)
+    raise UnknownTarget(f"target {target!r} is not known", hint)
 
 
 PARTS_OF_LAYERS = {
@@ -225,7 +225,7 @@ def find_term(root: Node, target: str) -> Node:
         hint += "; what is offloaded is in the host's memory: tfcalc explain host_bytes"
     inside_layers = "; or add --checkpointing none: a layer that runs again saves its input alone"
     of_layers = bool(ends) or target.startswith("activations.")
-    raise UsageError(f"target {target!r} is not a term of memory", hint + inside_layers * of_layers)
+    raise UnknownTarget(f"target {target!r} is not a term of memory", hint + inside_layers * of_layers)
 
 
 def others(root: Node, target: str, found: Node) -> list[str]:

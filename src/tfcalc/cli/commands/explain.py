@@ -36,7 +36,7 @@ from tfcalc.cli.options import (
     Option,
 )
 from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.errors import UsageError
+from tfcalc.errors import UnknownTarget, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
@@ -227,15 +227,16 @@ def of_concept(named: NamedConcept) -> Command:
     def answer(settings: Settings) -> Answered:
         """Open the number, of the model that was named or of the concept's own."""
         own = settings_of(opened, shown.options) if opened else settings
+        called = settings.get("word0")
         typed = {key: given for key, given in settings.given.items() if not key.startswith("word")}
         if "of" in typed and named.words - bool(named.model) == 1:
-            part = Settings(typed, settings.named).with_values(target=settings.get("word0"))
-            with suppress(UsageError):  # a model without a part of this name is asked about the concept
+            part = Settings(typed, settings.named).with_values(target=called)
+            with suppress(UnknownTarget):  # a model without a part of this name is asked about the concept
                 return COMMAND.answer(part.with_values(model=named.model) if named.model else part)
-        asked = {key: given for key, given in own.given.items() if given.source == FLAG} | {
-            key: given for key, given in typed.items() if given.source == FLAG
-        }
-        settings = Settings(typed | asked, settings.named)
+        if (its := own.get("of")) and (of := typed.get("of", own.given["of"]).value) != its:
+            raise UsageError(f"{concept.name} is a number of {its}, not of {of}", f"leave --of {of} out")
+        flags = {key: given for of in (own.given, typed) for key, given in of.items() if given.source == FLAG}
+        settings = Settings(typed | flags, settings.named)
         sized = any(option.name in settings.given for option in (*MODEL_FIELDS, *EDITS))
         if named.model or not (settings.model_name or sized):
             settings = settings.with_values(model=named.model or concept.model)
@@ -243,10 +244,15 @@ def of_concept(named: NamedConcept) -> Command:
         if concept.refused:
             raise UsageError(f"{concept.name}: {concept.refused}", concept.instead.format(model))
         further = tuple(one.format(model) for one in concept.further)
-        found = cast("Explained", shown.answer(settings))
+        asked, alone = settings.model_name or "this model", f"tfcalc explain '{concept.name}' takes {concept.model}"
+        try:
+            found = cast("Explained", shown.answer(settings))
+        except UnknownTarget:
+            if called == opened[0]:  # and the error is about this word
+                raise
+            raise UsageError(f"{asked} has none of what {concept.name} opens", alone) from None
         if concept.needs and not found.has(concept.needs):
-            alone = f"tfcalc explain '{concept.name}' takes {concept.model}"
-            raise UsageError(f"{settings.model_name or 'this model'} has no {concept.name}", alone)
+            raise UsageError(f"{asked} has no {concept.name}", alone)
         return replace(found, known_as=concept._replace(further=further))
 
     options = (*spoken, *(option for option in shown.options if not option.argument))

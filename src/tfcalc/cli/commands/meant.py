@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.targets import OTHER_NAMES, letters
 from tfcalc.cli.commands.plans import imply_mode
-from tfcalc.errors import UsageError
+from tfcalc.errors import UnknownTarget, UsageError
 from tfcalc.report.concepts import near
 
 if TYPE_CHECKING:
@@ -91,4 +91,4 @@ def better(error: UsageError, settings: Settings) -> UsageError:
         return error
     names = [] if "." in target else near(target)  # a path is no word
     concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
-    return UsageError(error.message, concepts)
+    return UnknownTarget(error.message, concepts)
