@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tfcalc
+from tests.conftest import Quick
 from tfcalc import Workload
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
@@ -22,6 +23,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import RUNNING, Stack, _repeated
 from tfcalc.placed.layout import check_even
+from tfcalc.plans import Training
 from tfcalc.revisions import at_ref
 from tfcalc.search.remedies import _smaller_batches
 from tfcalc.tape.tensor import FORWARD_ALONE
@@ -382,3 +384,15 @@ def test_the_tokens_of_a_run_are_a_number(tokens: Any, fact: str) -> None:
 def test_the_requests_that_are_served_are_a_number() -> None:
     with pytest.raises(InvalidModel, match="concurrency '16' is not a whole number"):
         tfcalc.serve("gpt2", "h100", concurrency="16")  # type: ignore[arg-type]
+
+
+def test_a_pattern_of_modules_is_as_long_as_a_name() -> None:
+    """fnmatch reads an open bracket to the end of a pattern: 10,000 of them took 5 s."""
+    with pytest.raises(InvalidModel, match="has 301 characters; give at most 300"):
+        tfcalc.memory("gpt2", training=Training(freeze="[" * 301))
+
+
+def test_a_wrong_amount_on_several_gpus_is_no_question_about_another_cache(quick: Quick) -> None:
+    """What check tries beside what was typed, a cache without blocks, cannot be on several GPUs: so it said."""
+    found = quick("check", "weights", "7", "llama-3-8b", "--of", "memory", "--serve", "--tp", "2")
+    assert (found.returncode, found.stdout.startswith("no: ")) == (1, True)

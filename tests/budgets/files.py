@@ -60,6 +60,8 @@ GOOD = {
     "no budgets": MODEL,
     "a model by its type": '[models.a]\nconfig = "../c.json"\nas = "llama"\n',
     "a budget without a scenario": MODEL + '[[budget]]\nmodel = "*"\nmetric = "total_params"\nmax = "1B"\n',
+    "two cards of one size": MODEL
+    + "".join(f'[[budget]]\nmodel = "*"\nfits_gpu = "{card}"\n' for card in ("rtx-3060", "rtx-4070")),
     "a card": MODEL + '[[budget]]\nmodel = "*"\nfits_gpu = "8xh100"\nwhy = "a node"\n',
     "a share": MODEL + '[[budget]]\nmodel = "*"\nmetric = "params.trainable_percent"\nmin = 5.5\n',
 }

@@ -309,7 +309,10 @@ def _check_names(budgets: Collection[Budget], models: Collection[str], scenarios
         if one.scenario is not None and one.scenario not in scenarios:
             hint = nearest(one.scenario, scenarios) if scenarios else f"add [scenarios.{one.scenario}]"
             raise BadFile(f"{place}: scenario {quoted(one.scenario)} is not defined", hint)
-        limits = tuple((rule, limit.value, limit.percent) for rule, limit in one.limits.items())
+        limits = tuple(  # cards of one size are not one card
+            (rule, limit.value, limit.percent, limit.text if rule == FITS_GPU else "")
+            for rule, limit in one.limits.items()
+        )
         same = (one.models, one.scenario, one.metric, limits, one.warn and one.warn.value, one.severity, one.expires)
         if same in seen:
             raise BadFile(f"{place} is the same as budget {seen[same]}", "leave one of them out")

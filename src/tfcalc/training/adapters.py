@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 ALL_LINEAR = "all-linear"
+LONGEST = 300
+"""Characters of a pattern of module names: fnmatch takes as many steps as the square of them for one of brackets."""
 OF_WEIGHTS = {"weight": 2, "bias": 1}
 """Operations per element that a norm's backward pass spends on the gradients of γ and of β."""
 
@@ -141,6 +143,8 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
     """
     names = {_name(path): leaf for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:
+        if len(pattern) > LONGEST:
+            raise InvalidModel(f"--freeze {quoted(pattern)} has {len(pattern):,} characters", f"give at most {LONGEST}")
         fitting = [leaf for name, leaf in names.items() if _fits(name, pattern)]
         if not fitting:
             raise InvalidModel(f"{quoted(pattern)} matches no module of this model", nearest(pattern, sorted(names)))

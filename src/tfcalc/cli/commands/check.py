@@ -22,7 +22,7 @@ from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.core.notation import write
-from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import FormulaCheck
@@ -64,7 +64,10 @@ def answer(settings: Settings) -> FormulaCheck:
 def _as_meant(settings: Settings) -> FormulaCheck | None:
     """The check of what else may be meant, where that is right: a cache without blocks, or what LoRA trains."""
     if settings.get("serve") and "cache" not in settings.given:
-        of_tokens = _checked(settings.with_values(cache="dynamic"))
+        try:
+            of_tokens = _checked(settings.with_values(cache="dynamic"))
+        except InvalidModel:  # of several GPUs, over which engines share a model, and these store it in blocks
+            return None
         in_blocks = write(_checked(settings).right.top, letters=of_tokens.letters)
         note = f"token by token, as --cache dynamic; in whole blocks, as vLLM stores it, it is {in_blocks}"
         return replace(of_tokens, notes=(note, *of_tokens.notes)) if of_tokens.correct else None
