@@ -404,7 +404,6 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--draft-model", "gpt2"), 2, "--speculate 3@0.7"),
         (("gpt2", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
         (("bge-m3", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
-        (("gpt2", "--gpu", "h200,b200"), 2, "GPUs of one kind"),
         (("gpt2", "--context", "1k", "--output", "2k"), 2, "leaves nothing for a prompt"),
         (("gpt2", "--context", "1k", "--input", "1k"), 2, "leaves nothing for an answer"),
         (("gpt2", "--context", "1k", "--input", "1k", "--output", "1k"), 2, "is not --input 1,024"),
@@ -586,3 +585,58 @@ def test_a_rate_on_a_card_that_is_too_small_says_what_would_hold_the_model(quick
     assert refused.returncode == 2
     assert "without --rate" in refused.stderr
     assert "--gpu 2xh100-sxm --tp 2 would hold it" in quick(*words).stdout.splitlines()[0]
+
+
+def test_gpus_stand_side_by_side(quick: Quick) -> None:
+    """Each has the numbers of an answer of its own; the table, the parts of a token, and what differs most."""
+    asked = ("serve", "llama-3.3-70b", "--input", "2k", "--output", "500", "--concurrency", "64")
+    both = answer(quick, *asked, "--gpu", "4xh200,4xb200")
+    for place, gpu in enumerate(("4xh200", "4xb200")):
+        alone = answer(quick, *asked, "--gpu", gpu)
+        assert {key: alone[key] for key in both["served"][place]} == both["served"][place]
+        assert alone["traffic"] == both["traffic"]
+    told = quick(*asked, "--gpu", "4xh200,4xb200").stdout
+    hopper, blackwell = (one["estimate"]["parts_ms"] for one in both["served"])
+    more = {part: hopper[part] - blackwell[part] for part in hopper}
+    assert max(more, key=lambda part: abs(more[part])) == "prefill_between"
+    assert f"4 x H200-SXM beside 4 x B200-HGX: prompts of others +{more['prefill_between']:.2g} ms" in told
+    opened = quick("explain", "serve.served.1.floor.tpot_bandwidth_ms", *asked[1:], "--gpu", "4xh200,4xb200", "-q")
+    assert float(opened.stdout) == pytest.approx(both["served"][1]["floor"]["tpot_bandwidth_ms"], rel=0.01)
+
+
+def test_ways_to_share_a_model_stand_side_by_side(quick: Quick) -> None:
+    """Weights of a step are halved by twice the tensor parallelism, and messages are more."""
+    found = answer(quick, "serve", "llama-3.3-70b", "--gpu", "8xh200", "--tp", "2,4,8", "--concurrency", "64")
+    layouts = [(one["deployment"]["tp"], one["deployment"]["replicas"]) for one in found["served"]]
+    assert layouts == [(2, 4), (4, 2), (8, 1)]
+    weights = [one["exact"]["weights_bytes_per_step"] for one in found["served"]]
+    assert weights == sorted(weights, reverse=True)
+    assert weights[0] / weights[2] == pytest.approx(4, rel=0.01)
+    sums = [one["estimate"]["parts_ms"]["all_reduce"] for one in found["served"]]
+    assert sums == sorted(sums)
+
+
+def test_what_does_not_fit_stands_beside_what_does(quick: Quick) -> None:
+    found = quick("serve", "llama-3.3-70b", "--gpu", "h100,4xh100")
+    assert (found.returncode, "1 x H100-SXM: CANNOT" in found.stdout) == (1, True)
+    assert quick("serve", "llama-3.3-70b", "--gpu", "h100,rtx-4090").stdout.startswith("it fits in none of 2 ways")
+    floors = quick("serve", "llama-3.3-70b", "--gpu", "4xh200,4xb200", "--floor").stdout
+    assert floors.startswith("4 x B200-HGX: at least ")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--gpu", "h100,h200", "--curve"), "--curve has no effect on several GPUs side by side"),
+        (("--gpu", "h100,h200", "--for", "gpus"), "--for gpus has no effect on several GPUs side by side"),
+        (("--gpu", "h100,nonsense"), "'nonsense' is not known"),
+        (("--gpu", "h100,"), "is not known"),
+        (("--gpu", "h100,h200,b200,l4,l40s,t4,v100"), "7 ways to serve a model side by side; take 2 to 6"),
+        (("--gpu", "8xh100", "--tp", "1..100"), "100 ways to serve a model side by side; take 2 to 6"),
+        (("--gpu", "h100,h200", "--output", "0"), "are of models that write text"),
+    ],
+)
+def test_what_does_not_stand_side_by_side(quick: Quick, words: tuple[str, ...], told: str) -> None:
+    refused = quick("serve", "llama-3.1-8b", *words)
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert told in refused.stderr

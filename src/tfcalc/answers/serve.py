@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
@@ -817,20 +817,35 @@ class Serve(ServedAnswer):
         return self.promise is None or bool(self.promise.met)
 
     @property
+    def where(self) -> str:
+        """The GPUs, and how they share the model."""
+        ways = f" ({self.ways})" if self.ways else ""
+        apart = self.question.load.apart
+        groups = f", groups for prompts and for tokens {apart.prompts}:{apart.tokens}" if apart else ""
+        return f"{self.gpus}{ways}{groups}"
+
+    @property
+    def gpus(self) -> str:
+        """Number and name of the GPUs."""
+        return f"{self.question.gpus} x {self.question.card.name}"
+
+    @property
+    def ways(self) -> str:
+        """Ways in which they share the model; empty where each has a copy, and there is one."""
+        q = self.question
+        ways = [f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1]
+        return ", ".join(ways + [f"{q.replicas} replicas"] * (q.replicas > 1))
+
+    @property
+    def formats(self) -> str:
+        """Number formats of weights and cache."""
+        return f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
+
+    @property
     def heading(self) -> str:
         """The model, on what, and the requests."""
         q = self.question
-        load = q.load
-        ways = [f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1]
-        ways += [f"{q.replicas} replicas"] * (q.replicas > 1)
-        shared = f" ({', '.join(ways)})" if ways else ""
-        where = f"{q.gpus} x {q.card.name}{shared}"
-        if load.apart is not None:
-            where += f", groups for prompts and for tokens {load.apart.prompts}:{load.apart.tokens}"
-        formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
-        kind = "static batch of " if load.static else ""
-        requests = f"{kind}{load.concurrency:,} x ({load.prompt:,} + {load.answer:,} tokens)"
-        return f"{q.model.summary} on {where}, {formats}, {requests}"
+        return f"{q.model.summary} on {self.where}, {self.formats}, {requests_in_words(q.load)}"
 
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
@@ -883,10 +898,12 @@ class Serve(ServedAnswer):
             rate += f": {cost.value:,.2f} USD per million output tokens"
         told = f"{users}; {rate}"
         if self.promise is not None:
-            told = f"{self._promised()}; {told}"
+            told = f"{self.promised}; {told}"
         return told
 
-    def _promised(self) -> str:
+    @property
+    def promised(self) -> str:
+        """Number of requests within the limits, and what decides it."""
         promise = self.promise
         assert promise is not None
         largest = promise.largest
@@ -1017,14 +1034,7 @@ class Serve(ServedAnswer):
             if not self.question.floor:
                 yield f"Nothing is estimated: {self.unknown}"
         else:
-            parts = at.parts
-            told = (
-                ("kernels", parts.kernels),
-                ("all-reduces", parts.all_reduces),
-                ("launches", parts.launches),
-                ("host", parts.host),
-                ("prompts of others", parts.prompts),
-            )
+            told = ((name, seconds(self)) for name, (_, seconds) in TOKEN_PARTS.items())
             each = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in told if seconds)
             yield f"Estimate for {self.engine}: {each}"
             if self.own is not None:
@@ -1098,12 +1108,83 @@ class Serve(ServedAnswer):
         )
 
 
+class ServedNumber(NamedTuple):
+    """A number of a served model: what it is ``called``, its ``keys``, and the number as it is ``written``.
+
+    A ``part`` is one of the number above that is none.
+    """
+
+    called: str
+    keys: tuple[Key[Any], ...]
+    written: Callable[[Serve], Cell]
+    part: bool = False
+
+
+def _seconds(seconds: float) -> str | None:
+    return short_seconds(seconds) if seconds else None
+
+
+def _floor(called: str, key: Key[Any], seconds: Callable[[Serve], float], *, part: bool = False) -> ServedNumber:
+    return ServedNumber(called, (Serve.floor, key), lambda one: _seconds(seconds(one)), part)
+
+
+def _estimate(
+    called: str, keys: tuple[Key[Any], ...], written: Callable[[Serve], Cell], *, part: bool = False
+) -> ServedNumber:
+    return ServedNumber(called, (Serve.estimate, *keys), lambda one: None if one.by is None else written(one), part)
+
+
+def _part(called: str, key: Key[Any], seconds: Callable[[Serve], float]) -> ServedNumber:
+    return _estimate(called, (EstimateKeys.parts_ms, key), lambda one: _seconds(seconds(one)), part=True)
+
+
+TOKEN_PARTS: dict[str, tuple[Key[Any], Callable[[Serve], float]]] = {
+    "kernels": (TokenPartsKeys.kernels, lambda one: one.at.parts.kernels),
+    "all-reduces": (TokenPartsKeys.all_reduce, lambda one: one.at.parts.all_reduces),
+    "launches": (TokenPartsKeys.launches, lambda one: one.at.parts.launches),
+    "host": (TokenPartsKeys.host, lambda one: one.at.parts.host),
+    "prompts of others": (TokenPartsKeys.prefill_between, lambda one: one.at.parts.prompts),
+}
+"""Parts of the estimate of a token, in seconds."""
+
+NUMBERS = (
+    ServedNumber(
+        "weights of a step", (Serve.exact, ExactKeys.weights_bytes_per_step), lambda one: Bytes(one.step_weights)
+    ),
+    ServedNumber("cache of a step", (Serve.exact, ExactKeys.cache_bytes_per_step), lambda one: Bytes(one.step_cache)),
+    _floor("a token at least", FloorKeys.tpot_ms, lambda one: one.at.floor_of_token.seconds),
+    _floor("bytes", FloorKeys.tpot_bandwidth_ms, lambda one: one.at.floor_of_token.bandwidth, part=True),
+    _floor("products", FloorKeys.tpot_compute_ms, lambda one: one.at.floor_of_token.compute, part=True),
+    _floor("messages", FloorKeys.tpot_link_ms, lambda one: one.at.floor_of_token.link, part=True),
+    _estimate(
+        "a token, estimated", (EstimateKeys.tpot_ms, RangeKeys.value), lambda one: short_seconds(one.at.token.value)
+    ),
+    *(_part(name, *part) for name, part in TOKEN_PARTS.items()),
+    _estimate(
+        "first token, estimated", (EstimateKeys.ttft_ms, RangeKeys.value), lambda one: short_seconds(one.at.first.value)
+    ),
+    _estimate("tokens/s a GPU", (EstimateKeys.tokens_per_second_per_gpu,), lambda one: f"{one.at.rate_of_gpu:,.0f}"),
+    ServedNumber("requests at once", (Serve.exact, ExactKeys.capacity_requests), lambda one: f"{one.capacity:,}"),
+    _estimate(
+        "USD per million",
+        (EstimateKeys.usd_per_million_output_tokens, RangeKeys.value),
+        lambda one: f"{one.at.cost.value:,.2f}" if one.at.cost else None,
+    ),
+)
+"""Numbers that are told of each of several ways to serve a model, in the order of a table."""
+
 SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the memory", "": "the memory"}
 """What decides, in words."""
 
 
 def _mean(errors: list[float]) -> str:
     return f"{100 * sum(errors) / len(errors):.0f} %"
+
+
+def requests_in_words(load: Load) -> str:
+    """The requests: ``64 x (2,048 + 500 tokens)``."""
+    kind = "static batch of " if load.static else ""
+    return f"{kind}{load.concurrency:,} x ({load.prompt:,} + {load.answer:,} tokens)"
 
 
 def _span(one: Guess) -> str:

@@ -47,7 +47,12 @@ DECLARED = {
     "gpus": ("answers.gpus:ListOfGpus",),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
-    "serve": ("answers.serve_base:ServedAnswer", "answers.serve:Serve", "answers.serve_reading:ServedReading"),
+    "serve": (
+        "answers.serve_base:ServedAnswer",
+        "answers.serve:Serve",
+        "answers.served_side_by_side:ServedSideBySide",
+        "answers.serve_reading:ServedReading",
+    ),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),

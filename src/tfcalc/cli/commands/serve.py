@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.serve import serve
+from tfcalc.answers.serve import Serve, serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.answers.serve_reading import ServedReading, serve_reading
+from tfcalc.answers.served_side_by_side import ServedSideBySide, check_ways, side_by_side
 from tfcalc.catalog import load
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart, drawn_in_file
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving, spreading
 from tfcalc.cli.output import show
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
@@ -23,13 +26,17 @@ from tfcalc.serving.stored import reads_alone
 from tfcalc.timing.served import Disaggregated, Draft
 
 if TYPE_CHECKING:
-    from tfcalc.answers.serve import Serve
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
     from tfcalc.timing.served_runs import ServedRuns
 
 GPU = Option(
-    "gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True, offers="gpus"
+    "gpu",
+    ("--gpu",),
+    "the GPU, or several: h100, 4xh100; 4xh200,4xb200 side by side [default: h100]",
+    group="gpus",
+    front=True,
+    offers="gpus",
 )
 LOAD = (
     Option(
@@ -112,14 +119,29 @@ CONTEXT = "tokens of a request in all, prompt and answer, in the place of --inpu
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
-def answer(settings: Settings) -> Serve | ServedReading:
-    """Return how fast a model is served."""
+def answer(settings: Settings) -> Serve | ServedSideBySide | ServedReading:
+    """Return how fast a model is served; of several GPUs, or ways to share it, side by side."""
     model = settings.model()
+    gpus = str(settings.get("gpu", "h100")).split(",")
+    degrees = settings.get("tensor_parallel")
+    several = len(gpus) > 1 or isinstance(degrees, Sequence)
     if reads_alone(model) or settings.get("output_tokens") == 0:
+        if several:
+            raise UsageError("several GPUs side by side are of models that write text", "ask about one of them")
         return _reading(settings, model)
+    if not several:
+        return _served(settings, model, gpus[0], degrees)
+    settings.refuse(("curve", "chart", "fewest"), "on several GPUs side by side", {})
+    tensor = degrees if isinstance(degrees, Sequence) else (degrees,)
+    check_ways(len(gpus) * len(tensor))
+    return side_by_side([_served(settings, model, gpu.strip(), tp) for gpu, tp in product(gpus, tensor)])
+
+
+def _served(settings: Settings, model: Model, gpu: str, tp: int | None) -> Serve:
+    """Return how fast it is served on these GPUs."""
     if settings.get("floor"):
         settings.refuse(("engine", "price", "calibrate"), "with --floor", {})
-    count, name = parse_gpu(settings.get("gpu", "h100"))
+    count, name = parse_gpu(gpu)
     count = _gpus(settings, count)
     apart = disaggregated(settings.get("disaggregate", ""))
     if apart is not None:
@@ -130,7 +152,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
     if settings.get("fewest"):
         settings.refuse(OF_LAYOUT, "with --for gpus, which finds it", {})
         if count > 1:
-            fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
+            fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(gpu)} says it"
             raise UsageError(fact, f"take --gpu {name}")
     plan = settings.fill(Serving())
     ttft, tpot = limits(settings.get("slo", ""))
@@ -139,7 +161,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
         f"{count}x{name}",
         *lengths(settings.get("context"), settings.get("input_tokens"), settings.get("output_tokens")),
         settings.get("concurrency", 1),
-        tp=settings.get("tensor_parallel"),
+        tp=tp,
         pp=settings.get("pipeline_parallel", 1),
         dp=settings.get("data_parallel", 1),
         ep=settings.get("expert_parallel", 1),
@@ -285,9 +307,9 @@ def requests_per_second(text: str) -> float:
     return float(match[1])
 
 
-def _write(found: Serve | ServedReading, settings: Settings) -> None:
+def _write(found: Serve | ServedSideBySide | ServedReading, settings: Settings) -> None:
     """Write the curve as a chart where one is asked for; else as any other answer."""
-    if isinstance(found, ServedReading) or not deliver_chart(found.chart, settings):
+    if not isinstance(found, Serve) or not deliver_chart(found.chart, settings):
         show(found, settings)
 
 
@@ -296,6 +318,7 @@ def _code(found: Answered) -> int:
 
 
 _PLAN = {option.name: option for option in serving()}
+_PLAN["tensor_parallel"], *_ = spreading([_PLAN["tensor_parallel"]])
 _PLAN["context"] = _PLAN["context"]._replace(help=CONTEXT, group=LOAD[0].group, front=True)
 _SHOW = tuple(option._replace(flags=("-o",), typed="-o FILE") if option.name == "output" else option for option in SHOW)
 
