@@ -93,7 +93,7 @@ class ServedSideBySide(ServedAnswer):
 
     @property
     def title(self) -> str:
-        """Which is the fastest, and by how much; by the floors where two have no estimate."""
+        """The fastest and the slowest, by their floors where fewer than two have an estimate."""
         of_floors = len(self.estimated) < LEAST
         fitting = [one for one in self.each if one.holds] if of_floors else self.estimated
         if not fitting:
