@@ -237,6 +237,9 @@ class Solved(Answer):
             return f"every {word} that fits was tried: {', '.join(f'{each:,}' for each in domain.listed)}"
         if self.found.exhaustive:
             return f"proven from {word} {first:,} to {_large(last)}: the closed form changes sign nowhere else"
+        if self.found.turns:
+            beyond = f"a larger {word} may fit, too, or not: fragments decide"
+            return f"both sides evaluated at each line of the table; {beyond}"
         return "both sides evaluated at each line of the table; between, they are taken to rise or fall without a turn"
 
     @property
@@ -357,6 +360,8 @@ class Solved(Answer):
                 return f"{before}{word} {value:,} is nearest{self._that_fits(value)}; none meets it exactly"
             case "between":
                 return f"{before}{word} {self._some(0, 4)}"
+        if self.found.turns and self.outcome == "at most" and value is not None:
+            return f"{before}{word}: {value:,} fits, and {value + 1:,} does not"
         return f"{before}{word}: {value:,} {self.outcome}"
 
     @property

@@ -374,6 +374,11 @@ class Evaluator:
             return held_bytes(resolve_dtype(self.setting.model, self.conventions).bits)
         return MEASURES[quantity]
 
+    def largest(self, name: str) -> int | None:
+        """The largest size of this name that fits on the card, as the verdict tells it; None where it tells none."""
+        sizes = _fit(self._memory(self.setting)).sizes
+        return sizes[name].exact if name in sizes else None
+
     def _memory(self, setting: Setting) -> Report:
         if isinstance(setting.model, Transformer):
             EFFORT.spend(OF_CLASSIC)
@@ -401,10 +406,15 @@ class Evaluator:
 
 def _fitting(report: Report) -> int:
     """Bytes of the card that may be allocated, so that it fits; below those of a run that does not, by the verdict."""
+    fit = _fit(report)
+    return fit.room if fit.fits else min(fit.room, report.answer - 1)
+
+
+def _fit(report: Report) -> Fit:
     assert isinstance(report, Memory)
     fit = report.judge
     assert isinstance(fit, Fit)
-    return fit.room if fit.fits else min(fit.room, report.answer - 1)
+    return fit
 
 
 def _term(report: Report, part: str) -> int:

@@ -391,7 +391,11 @@ FURTHER = (2, 8, 64)
 
 
 class NotMonotone(Exception):
-    """The difference rises and falls."""
+    """The difference rises and falls; ``found`` are signs that were seen on both sides of each end."""
+
+    def __init__(self, found: list[SignInterval]) -> None:
+        super().__init__(found)
+        self.found = found
 
 
 class Unchanged(Exception):
@@ -439,15 +443,16 @@ def searched(difference: Callable[[int], Fraction], start: int, begin: int, last
     below = reached(floor, -1, start)
     level = reached(ceil, 0, max(below, begin))
     reach = min(ends)
-    tried = [seen[k] * rising for k in sorted(seen) if k <= reach]
-    if any(one > other for one, other in pairwise(tried)):
-        raise NotMonotone
-    found = [
+    ends_of_signs = [
         SignInterval(begin, below, -rising),
         SignInterval(below + 1, level, 0),
         SignInterval(level + 1, reach, rising),
     ]
-    return merged(interval for interval in found if interval.first <= interval.last)
+    found = merged(interval for interval in ends_of_signs if interval.first <= interval.last)
+    tried = [seen[k] * rising for k in sorted(seen) if k <= reach]
+    if any(one > other for one, other in pairwise(tried)):
+        raise NotMonotone(found)
+    return found
 
 
 BEYOND = 10**40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
@@ -40,7 +40,8 @@ class Solution(NamedTuple):
 
     ``crossings`` are the pairs of neighbours between which an equation that no size meets changes sides. ``forms`` are
     the closed forms of its names, where they have one. ``exhaustive`` says whether all sizes were decided, not only
-    the ends.
+    the ends. On a card ``turns`` says that beyond the largest size some fit and others do not: where free blocks of
+    PyTorch's cache are of use depends on each size.
     """
 
     domain: Domain
@@ -51,6 +52,7 @@ class Solution(NamedTuple):
     exhaustive: bool
     intervals: tuple[tuple[SignInterval, ...], ...]
     limit: str = ""
+    turns: bool = False
 
 
 def sides_of(conditions: Sequence[Condition]) -> tuple[Expression, ...]:
@@ -72,6 +74,7 @@ class Solver:
         self.sides = sides_of(conditions)
         self.now = unknown.value or 1
         self.limit = ""
+        self.turns = False
         self._values: dict[int, Mapping[str, int]] = {}
         self._numbers = evaluator.numbers(unknown) if forms is not None else {}
         if forms is not None and not _letters(forms) <= {*self._numbers, unknown.letter}:
@@ -109,7 +112,7 @@ class Solver:
                 continue
             if any(row.holds != _among(row.sizes[self.unknown.word], ranges) for row in rows):
                 raise self._turning()  # a search between sizes that rise and fall
-            return Solution(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
+            return Solution(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit, self.turns)
 
     def values(self, size: int) -> Mapping[str, int]:
         """Return each name's number at this size, by the library's own answers."""
@@ -259,8 +262,19 @@ class Solver:
             return searched(at, within.place(self.now), within.first, within.last)
         except Unchanged:
             raise self._idle(condition.names) from None
-        except NotMonotone:
-            raise self._turning() from None
+        except NotMonotone as turning:
+            if not self.evaluator.card:
+                raise self._turning() from None
+            self.turns = True
+            return self._of_card(turning.found, at, within)
+
+    def _of_card(self, found: list[SignInterval], at: Callable[[int], Fraction], within: Domain) -> list[SignInterval]:
+        """The signs on both sides of the largest size that ``memory --gpu`` tells, if it is an end; else as found."""
+        largest = self.evaluator.largest(self.unknown.name)
+        k = within.place(largest) if largest else 0
+        if not within.first <= k < within.last or (here := _sign(at(k))) == (beyond := _sign(at(k + 1))):
+            return found
+        return [SignInterval(within.first, k, here), SignInterval(k + 1, within.last, beyond)]
 
     def _turning(self) -> UsageError:
         fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
