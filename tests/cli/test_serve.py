@@ -629,6 +629,8 @@ def test_what_does_not_fit_stands_beside_what_does(quick: Quick) -> None:
     [
         (("--gpu", "h100,h200", "--curve"), "--curve has no effect on several GPUs side by side"),
         (("--gpu", "h100,h200", "--for", "gpus"), "--for gpus has no effect on several GPUs side by side"),
+        (("--gpu", "h100,h200", "--rate", "3/s"), "--rate 3/s has no effect on several GPUs side by side"),
+        (("--gpu", "h100, h100"), "the same GPUs are named twice"),
         (("--gpu", "h100,nonsense"), "'nonsense' is not known"),
         (("--gpu", "h100,"), "is not known"),
         (("--gpu", "h100,h200,b200,l4,l40s,t4,v100"), "7 ways to serve a model side by side; take 2 to 6"),

@@ -131,10 +131,13 @@ def answer(settings: Settings) -> Serve | ServedSideBySide | ServedReading:
         return _reading(settings, model)
     if not several:
         return _served(settings, model, gpus[0], degrees)
-    settings.refuse(("curve", "chart", "fewest"), "on several GPUs side by side", {})
+    settings.refuse(("curve", "chart", "fewest", "rate"), "on several GPUs side by side", {})
     tensor = degrees if isinstance(degrees, Sequence) else (degrees,)
     check_ways(len(gpus) * len(tensor))
-    return side_by_side([_served(settings, model, gpu.strip(), tp) for gpu, tp in product(gpus, tensor)])
+    ways = [(gpu.strip(), tp) for gpu, tp in product(gpus, tensor)]
+    if len(set(ways)) < len(ways):
+        raise UsageError("the same GPUs are named twice, shared in the same way", "leave one of them out")
+    return side_by_side([_served(settings, model, gpu, tp) for gpu, tp in ways])
 
 
 def _served(settings: Settings, model: Model, gpu: str, tp: int | None) -> Serve:
