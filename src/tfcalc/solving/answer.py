@@ -361,7 +361,7 @@ class Solved(Answer):
             case "between":
                 return f"{before}{word} {self._some(0, 4)}"
         if self.found.turns and self.outcome == "at most" and value is not None:
-            return f"{before}{word}: {value:,} fits, and {value + 1:,} does not"
+            return f"{before}{word}: {value:,} fits, and {value + self.found.domain.step:,} does not"
         return f"{before}{word}: {value:,} {self.outcome}"
 
     @property
