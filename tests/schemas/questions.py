@@ -69,6 +69,8 @@ FURTHER = (
     "fit gpt2 --seq 64 --gpus 2 --zero 2",
     "overview gpt2 --gpu t4",
     "gpus h100",
+    "serve llama-3.3-70b --gpu 4xh200,4xb200",
+    "serve mixtral-8x7b --gpu 4xh100,8xa100-80,l4 --concurrency 2",
     "report gpt2 --layers 2 --seq 64",
     "report clip-vit-base-patch16 --layers 2",
     "fit llama-3-70b --serve --context 1k",

@@ -106,7 +106,7 @@ def solve(
     _check_units(conditions, evaluator)
     texts = tuple(text.strip() for text in COMPARISON.split(condition))
     style = Style(notation=notation)
-    with at_most(MOST_UNITS, *_spent(condition, one)):
+    with at_most(MOST_UNITS_ON_A_CARD if evaluator.card else MOST_UNITS, *_spent(condition, one)):
         one, evaluator = _trained(one, evaluator)
         evaluator.values(evaluator.setting)
         found = Solver(evaluator, conditions, one, evaluator.forms(one)).found()
@@ -158,8 +158,9 @@ def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evalu
     return one, evaluator
 
 
-MOST_UNITS = 300_000
-"""What may be spent (:mod:`tfcalc.core.traced`) on a search: some seconds."""
+MOST_UNITS, MOST_UNITS_ON_A_CARD = 300_000, 500_000
+"""What may be spent (:mod:`tfcalc.core.traced`) on a search: some seconds. On a card the verdict's own search is tried,
+too."""
 
 
 def _spent(condition: str, one: UnknownSize) -> tuple[str, str]:

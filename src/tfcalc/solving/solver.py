@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
-from math import isqrt
+from math import inf, isqrt
 from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.core.traced import Spent, ends_within
 from tfcalc.dimensions import MOST_TOKENS
 from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
@@ -23,6 +24,8 @@ HOLDS = {"=": (0,), "<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,)}
 PROBES = (2, 3, 10)
 """How many times the value it has now a size is at which a closed form is held against the library's answer."""
 MOST_ROWS = 8
+MOST_UNITS_OF_SEARCH = 100_000
+"""What a search may spend where ``memory --gpu`` knows the largest size, too, by a search that takes fewer runs."""
 
 Value = int | Fraction
 
@@ -40,7 +43,7 @@ class Solution(NamedTuple):
 
     ``crossings`` are the pairs of neighbours between which an equation that no size meets changes sides. ``forms`` are
     the closed forms of its names, where they have one. ``exhaustive`` says whether all sizes were decided, not only
-    the ends. On a card ``turns`` says that beyond the largest size some fit and others do not: where free blocks of
+    the ends. On a card ``turns`` says that beyond the largest size some may fit and others not: where free blocks of
     PyTorch's cache are of use depends on each size.
     """
 
@@ -258,21 +261,30 @@ class Solver:
                 first, last = at(within.first), at(within.last)
                 if first != last and _sign(first) == _sign(last) != 0:
                     return [SignInterval(within.first, within.last, _sign(first))]
+        found: list[SignInterval] = []
+        most = MOST_UNITS_OF_SEARCH if self.evaluator.card else inf
         try:
-            return searched(at, within.place(self.now), within.first, within.last)
+            if ends_within(most, lambda: found.extend(searched(at, within.place(self.now), within.first, within.last))):
+                return found
         except Unchanged:
             raise self._idle(condition.names) from None
         except NotMonotone as turning:
             if not self.evaluator.card:
                 raise self._turning() from None
-            self.turns = True
-            return self._of_card(turning.found, at, within)
+            found = turning.found
+        self.turns = True
+        return self._of_card(found, at, within)
 
     def _of_card(self, found: list[SignInterval], at: Callable[[int], Fraction], within: Domain) -> list[SignInterval]:
-        """The signs on both sides of the largest size that ``memory --gpu`` tells, if it is an end; else as found."""
+        """The signs on both sides of the largest size that ``memory --gpu`` tells, if it is an end; else as found.
+
+        Raises Spent where nothing was found.
+        """
         largest = self.evaluator.largest(self.unknown.name)
         k = within.place(largest) if largest else 0
         if not within.first <= k < within.last or (here := _sign(at(k))) == (beyond := _sign(at(k + 1))):
+            if not found:
+                raise Spent
             return found
         return [SignInterval(within.first, k, here), SignInterval(k + 1, within.last, beyond)]
 
