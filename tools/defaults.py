@@ -181,7 +181,9 @@ def main(arguments: list[str]) -> int:
     if find_spec("transformers") is None:
         made, others = _with_types_like_others()
         if "--write" not in arguments or others:
-            print("transformers is not installed: pip install transformers", *others)
+            for name in others:
+                print(f"{name} is like no other type, and has no line: say like=… where transformers lacks it")
+            print("transformers is not installed: pip install transformers")
             return 2
         FILE.write_text(made, encoding="utf-8")
         print("model types that are like another are in it; of the others transformers is not here to be asked")

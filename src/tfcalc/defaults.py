@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import backend
 from tfcalc.backends.sdpa import BEFORE_AMPERE, chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.core.traced import known
@@ -150,8 +151,8 @@ def resolve_run(
     if workload.kernel == AUTO:
         choose = choose or partial(chosen, model)
         kernel = choose(workload, precision(plan.precision).compute, plan.capability)
-        fused = plan.backend == "fused" and kernel != "flash"
-        workload = workload.replaced(kernel="efficient" if fused else kernel)
+        eager = backend(plan.backend).eager_attention
+        workload = workload.replaced(kernel=kernel if eager or kernel == "flash" else "efficient")
     return workload
 
 
@@ -171,7 +172,7 @@ def _in_one_format(plan: Training) -> bool:
     Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3; torchtune's
     lora_finetune_single_device.py, which makes adapters in the model's format.
     """
-    return plan.zero == "3" or plan.megatron or plan.backend == "torchtune"
+    return plan.zero == "3" or plan.megatron or backend(plan.backend).adapters_as_model
 
 
 def serving_context(model: Model, workload: Workload) -> Num:

@@ -141,6 +141,7 @@ def test_a_step_of_which_a_part_was_never_timed_has_a_floor_alone(quick: Quick) 
     for further, what in (
         ("--offload optimizer", "transfers to the host"),
         ("--lora 16 --base-weights int8", "expanding the quantized weights"),
+        ("--optimizer muon", "Muon's products of matrices"),
     ):
         found = quick(*words, *further.split()).stdout
         assert "1M tokens in at least " in found
@@ -149,6 +150,17 @@ def test_a_step_of_which_a_part_was_never_timed_has_a_floor_alone(quick: Quick) 
     assert f"Without transfers to the host: {plain}\n" in quick(*words, "--offload", "optimizer").stdout
     assert "Nobody timed" not in quick(*words, "--lora", "16").stdout
     assert "1M tokens in 2.4 seconds" in quick(*words, "--offload", "optimizer", "--step-time", "0.01").stdout
+
+
+def test_an_optimizer_takes_as_long_as_it_moves_bytes() -> None:
+    """Of each parameter AdamW's step moves two moments of 2 bytes, read and written, Lion's one, and SGD's none."""
+    sgd, lion, adamw, in_8_bits = (
+        train("gpt2", 10**8, gpu="h100", training=Training(optimizer=name)).only.step_seconds or 0
+        for name in ("sgd", "lion", "adamw-fused", "adamw-8bit")
+    )
+    assert adamw > lion > sgd
+    assert adamw - lion == pytest.approx(lion - sgd)
+    assert in_8_bits - sgd == pytest.approx((adamw - sgd) * (1 + 4 / 256) / 2)  # an fp32 scale for 256 numbers
 
 
 def test_pages_of_an_optimizer_are_not_counted_and_said(quick: Quick) -> None:

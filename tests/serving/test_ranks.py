@@ -18,7 +18,9 @@ from tfcalc.core.measure import params
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.model import Model
-from tfcalc.placed.served import ServedLayout
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Linear
+from tfcalc.placed.served import ServedLayout, on_rank
 from tfcalc.serving.ranks import ServingRank, ServingRanks
 
 GIB = 2**30
@@ -165,6 +167,22 @@ def test_layouts_that_divide_nothing_are_refused() -> None:
     for (name, what, size), fact in refusals.items():
         with pytest.raises(InvalidModel, match=fact):
             ranks(load(name), **{what: size})
+
+
+def test_a_mixer_whose_maps_are_not_those_of_heads_is_refused() -> None:
+    """As in tensor product attention (arXiv 2501.06425): what extends Attention may split otherwise."""
+
+    class Factors(Attention):
+        """Attention whose queries, keys and values are made of factors."""
+
+    maps = tuple(Linear(name, 64, rank * 16) for name, rank in (("q", 3), ("k", 1), ("v", 1)))
+    mixer = Factors("attention", 4, 4, 16, 16, maps, (), Linear("o", 64, 64))
+    with pytest.raises(InvalidModel, match=r"no rule of an engine splits attention \(Factors\)"):
+        on_rank(mixer, ServedLayout(tp=2))
+    whole = tuple(each.replace(fan_out=64) for each in maps)
+    split = on_rank(mixer.replace(inward=whole), ServedLayout(tp=2))
+    assert isinstance(split, Factors)
+    assert [each.fan_out for each in split.inward] == [32, 32, 32]
 
 
 def test_sizes_remember_what_they_are() -> None:

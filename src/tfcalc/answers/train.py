@@ -22,6 +22,7 @@ from tfcalc.answers.fit import (
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import memory_within
+from tfcalc.backends import backend
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
@@ -40,11 +41,12 @@ from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightByt
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import WRITES, step_run, with_method
+from tfcalc.training.optimizers import bytes_of_a_number, optimizer
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
 from tfcalc.training.precisions import PRODUCTS_ALONE, precision
 from tfcalc.units import rounded, short
-from tfcalc.workload import AUTO, Workload
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -231,6 +233,7 @@ class RunOnCard(VerdictOnCard):
             "transfers to the host" * (plan.offload != "none" or plan.offload_activations),
             "expanding the quantized weights"
             * bool(plan.base_weights and not plan.base_weights.startswith(OF_BITSANDBYTES)),
+            f"{optimizer(plan.optimizer).label}'s products of matrices" * optimizer(plan.optimizer).multiplies,
         )
         return " and ".join(filter(None, parts))
 
@@ -316,8 +319,8 @@ class RunOnCard(VerdictOnCard):
     def stack(self) -> str:
         """Name of the code whose rates are taken."""
         plan, file = self.plan, self.question.rates
-        on_tape = plan.backend in (AUTO, "transformers", "fused", "torch") and (self.gpus == 1 or not plan.compile)
-        usual = MEGATRON if plan.megatron else EAGER if on_tape else COMPILED
+        own = backend(plan.backend).stack
+        usual = COMPILED if own == EAGER and plan.compile and self.gpus != 1 else own
         return usual if file is None else file.stack(usual)
 
     @cached_property
@@ -325,7 +328,7 @@ class RunOnCard(VerdictOnCard):
         """Bytes of a parameter that its formats move."""
         by, base = precision(self.plan.precision), self.plan.base_weights
         cast = EXPANDED if base.startswith(OF_BITSANDBYTES) else CAST * (by.autocast and by.weights == FP32.bits)
-        return WeightBytes.of(by, cast)
+        return WeightBytes.of(by, cast, bytes_of_a_number(optimizer(self.plan.optimizer), by.moments))
 
     @property
     def checkpointing(self) -> str:

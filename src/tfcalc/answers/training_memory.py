@@ -25,7 +25,7 @@ from tfcalc.answers.memory_base import (
     tokens_of_step,
     training_summary,
 )
-from tfcalc.backends import backend
+from tfcalc.backends import SAVED, backend
 from tfcalc.backends.program import backend_for
 from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
@@ -42,10 +42,10 @@ from tfcalc.report.report import charts
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
-from tfcalc.training.optimizers import notes_on_optimizer, optimizer
+from tfcalc.training.optimizers import bytes_of_a_number, notes_on_optimizer, optimizer, states_in_words
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, is_upper_bound, known_error, placement_of, trained_in
-from tfcalc.training.precisions import PRODUCTS_ALONE, precision
+from tfcalc.training.precisions import PRODUCTS_ALONE, Precision, precision
 from tfcalc.training.sharding import FSDP1
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
@@ -594,7 +594,7 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
     """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
     if plan.lora is None:
         return ()
-    of_4_bits = plan.base_weights.startswith(OF_BITSANDBYTES) and plan.backend != "torchtune"
+    of_4_bits = plan.base_weights.startswith(OF_BITSANDBYTES) and backend(plan.backend).by_bitsandbytes
     return (
         f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",
         *([f"bitsandbytes {plan.bitsandbytes}{VERSIONS[plan.bitsandbytes]}"] if of_4_bits else []),
@@ -611,8 +611,11 @@ Source: peft's tuners/lora/dora.py and utils/other.py (``transpose``).
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
+    code = backend(plan.backend)
     error = 0.0 if plan.megatron else known_error(model)
-    if error:
+    if SAVED not in code.compared:
+        yield f"Accuracy: what {code.label} saves was never compared with tensors of a run"
+    elif error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from experts_without_adapters(model, plan)
     if plan.precision == PRODUCTS_ALONE:
@@ -641,6 +644,11 @@ def _names_experts(model: Model, plan: Training) -> bool:
     return any(part.name in targets for mixture in mixtures for part in mixture.all_of())
 
 
+def _bytes_in_words(by: Precision, plan: Training) -> str:
+    """Say the bytes of a parameter in this precision, with what the plan's optimizer keeps of a wide matrix."""
+    return by.in_words(bytes_of_a_number(optimizer(plan.optimizer), by.moments), states_in_words(plan.optimizer))
+
+
 def _kernel(run: Workload, plan: Training) -> str:
     if plan.of_2022:
         return "attention scores saved, as in the paper (unless --checkpointing selective)"
@@ -659,7 +667,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "recomputation": run.recomputed,
         "dropout": run.drops,
         **{name: value for name, value in plan.described().items() if name not in idle},
-        "bytes_per_parameter": by.in_words,
+        "bytes_per_parameter": _bytes_in_words(by, plan),
         "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
         "micro_batches": plan.grad_accum,
         "data_parallel": plan.data_parallel,
@@ -692,16 +700,18 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
     by = precision(plan.precision)
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
-    yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    formats = f"precision {by.name}: {_bytes_in_words(by, plan)}"
+    yield f"{formats}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
     if plan.preset:
         yield from _preset(plan.preset)
     if plan.lora is not None:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
-        yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
+        formats = f"{plan.lora_dtype} ({_bytes_in_words(bits, plan)})"
+        yield f"adapters in {formats}, as peft runs them{dropped}; all else is frozen"
         if plan.dora:
             yield DORA
-    if not plan.megatron:
+    if not plan.megatron and SAVED in backend(plan.backend).compared:
         yield DEVICES[plan.device]
     if plan.device == "cuda" and not plan.megatron and plan.capability != METAL:
         yield WORKSPACES

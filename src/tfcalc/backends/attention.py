@@ -33,7 +33,7 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
     if ctx.cache is not None and not masked and kernel != "eager" and not ctx.run.decoding:
         k, v = narrow(k, q.shape[2], 2), narrow(v, q.shape[2], 2)  # a prompt reads itself, not the buffers' free places
     one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys become queries
-    efficient = kernel == "efficient" and not one_by_one and (masked or not ctx.fuses)
+    efficient = kernel == "efficient" and not one_by_one and (masked or not ctx.own_attention)
     if efficient or kernel in ("eager", "math"):
         k, v = (repeated(each, q, eager=kernel != "math" or masked) for each in (k, v))
     if kernel == "eager":
@@ -65,10 +65,10 @@ def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str
     if not ctx.run.fused:
         return asked
     widths = {value_of(q.width), value_of(v.width)}
-    if asked == "flash" and not masked and (ctx.fuses or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
+    if asked == "flash" and not masked and (ctx.own_attention or (len(widths) == 1 and max(widths) <= FLASH_WIDEST)):
         return "flash"
     aligned = ALIGNED // 2 if q.trace.compute == "float32" else ALIGNED
-    shared = q.shape[1] != k.shape[1] and not masked and not ctx.fuses
+    shared = q.shape[1] != k.shape[1] and not masked and not ctx.own_attention
     grouped = asked == EITHER and shared and len(widths) == 1 and max(widths) <= FLASH_WIDEST
     return "math" if grouped or any(width % aligned for width in widths) else "efficient"
 

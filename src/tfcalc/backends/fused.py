@@ -6,7 +6,7 @@ logits. Everything else runs as in transformers.
 
 from __future__ import annotations
 
-from tfcalc.backends import elementwise
+from tfcalc.backends import SAVED, elementwise
 from tfcalc.backends.transformers import Transformers
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
@@ -23,7 +23,10 @@ class Fused(Transformers):
     """transformers with fused kernels; see :class:`tfcalc.nn.module.Backend`."""
 
     name, label = "fused", "fused kernels"
-    fuses = True
+    fuses_gates = own_attention = True
+    eager_attention = False
+    needs_cuda = True
+    compared = frozenset({SAVED})
     loss = "fused"
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:

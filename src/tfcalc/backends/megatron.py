@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import SAVED
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
@@ -34,7 +35,10 @@ class Megatron(Transformers):
     """Megatron-LM; see :class:`tfcalc.nn.module.Backend`."""
 
     name, label = "megatron", "Megatron-LM's code"
-    fuses = True
+    fuses_gates = own_attention = True
+    needs_cuda = True
+    compared = frozenset({SAVED})
+    stack = "megatron"
     drops_by_options = False
     """Whether dropout is that of Megatron-LM's options (0.1 by default), whatever a config says."""
 
@@ -72,6 +76,7 @@ class Megatron2022(Megatron):
     """Megatron-LM as the paper has it."""
 
     name, label = "megatron-2022", "Megatron-LM's code of 2022"
+    compared = frozenset({SAVED})
     drops_by_options = True
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:

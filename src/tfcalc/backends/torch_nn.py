@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import SAVED
 from tfcalc.backends.attention import EFFICIENT_STATE, FLASH_STATE, math
 from tfcalc.backends.elementwise import fused_rms_norm
 from tfcalc.backends.transformers import Transformers
@@ -41,6 +42,7 @@ class TorchNN(Transformers):
     """
 
     name, label = "torch", "torch.nn"
+    compared = frozenset({SAVED})
 
     def __init__(self, *, batch_first: bool = True) -> None:
         self.batch_first = batch_first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.backends import attention
+from tfcalc.backends import SAVED, WITH_COMPILE, attention
 from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num, divide, same
@@ -32,6 +32,11 @@ class Torchtune(Transformers):
     """
 
     name, label = "torchtune", "torchtune's code"
+    compared = frozenset({SAVED, WITH_COMPILE})
+    stack = "fsdp"
+    casts_logits = True
+    by_bitsandbytes = False
+    adapters_as_model = True
     dora_computes_again = False  # torchtune/modules/peft/dora.py
 
     @classmethod

@@ -7,9 +7,9 @@ boolean, and none where sdpa's own causal mask is the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from tfcalc.backends import attention, elementwise
+from tfcalc.backends import SAVED, WITH_COMPILE, WITH_LOSSES, WITH_METHODS, WITH_TP, attention, elementwise
 from tfcalc.backends.cache import CacheLayer, ModelCache
 from tfcalc.backends.log_probs import Scoring, loss_of_scores
 from tfcalc.configs.published import HFModel
@@ -101,7 +101,21 @@ class Transformers:
     """transformers' code; see :class:`tfcalc.nn.module.Backend`. What few models need is imported when it runs."""
 
     name, label = "transformers", "Hugging Face code"
-    fuses = False
+    compared: ClassVar[frozenset[str]] = frozenset({SAVED, WITH_COMPILE, WITH_METHODS, WITH_LOSSES, WITH_TP})
+    """What was held against this very code (:data:`SAVED` and the rest). A class that derives from it claims anew."""
+    fuses_gates = own_attention = False
+    eager_attention = True
+    """Whether attention may run without a fused kernel, too (``--attention-kernel math``, ``eager``)."""
+    needs_cuda = False
+    """Whether its kernels run on CUDA alone, as Triton's do."""
+    stack = "transformers"
+    """Name of the rates that time its steps (``timing/rates.toml``)."""
+    casts_logits = False
+    """Whether the model itself makes fp32 logits, whatever loss reads them."""
+    by_bitsandbytes = True
+    """Whether weights in 4 bits (``nf4``) are bitsandbytes'; torchao's otherwise."""
+    adapters_as_model = False
+    """Whether adapters have the model's format, under autocast, too."""
     experts_by = "grouped_mm"
     """Value of transformers' ``experts_implementation``."""
     loss = "logits"
@@ -111,6 +125,10 @@ class Transformers:
     """True if DoRA computes a map's result again of what dropout leaves of its input, as peft does."""
     compiled: Transformers | None = None
     """Backend of the layers, if these and the loss are compiled by torch.compile."""
+
+    def __init_subclass__(cls) -> None:
+        """Claim nothing for a class that does not say itself what was compared with it."""
+        cls.compared = vars(cls).get("compared", frozenset())
 
     @classmethod
     def runs(cls, model: Model) -> bool:

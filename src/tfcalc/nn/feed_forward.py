@@ -81,7 +81,7 @@ class GatedFeedForward(Module):
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
             return self._dropped(self.halves_gated(gate, up, ctx), ctx)
-        if ctx.fuses:
+        if ctx.fuses_gates:
             return self._dropped(ctx.backend.gate(self.activation, self.gate(x), self.up(x)), ctx)
         return self._dropped(mul(self.activated(self.gate(x), ctx), self.up(x)), ctx)
 
@@ -91,7 +91,7 @@ class GatedFeedForward(Module):
 
     def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made; they are there until the network ends."""
-        if ctx.fuses:
+        if ctx.fuses_gates:
             return ctx.backend.gate(self.activation, gate, up)
         return mul(self.activated(gate, ctx), up)
 

@@ -217,8 +217,10 @@ class Backend(Protocol):
         """An activation, by its name."""
         ...
 
-    fuses: bool
-    """Whether gates are one kernel."""
+    fuses_gates: bool
+    """Whether a gate is one kernel: ``gate`` runs it."""
+    own_attention: bool
+    """Whether attention is a kernel library's own, which takes heads of any width and keys that are not repeated."""
 
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
         """``activation(gate) · up`` in one kernel."""
@@ -276,7 +278,7 @@ class Backend(Protocol):
 class CountingBackend:
     """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
 
-    fuses = False
+    fuses_gates = own_attention = False
 
     @property
     def layers(self) -> Backend:
@@ -392,9 +394,14 @@ class Context(NamedTuple):
         return COUNTED if self.code is None else self.code
 
     @property
-    def fuses(self) -> bool:
+    def fuses_gates(self) -> bool:
         """True if gates are one kernel."""
-        return self.backend.fuses
+        return self.backend.fuses_gates
+
+    @property
+    def own_attention(self) -> bool:
+        """True if attention is a kernel library's own."""
+        return self.backend.own_attention
 
     @property
     def drops(self) -> bool:

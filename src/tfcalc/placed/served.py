@@ -290,6 +290,8 @@ def refused(module: Module) -> InvalidModel:
 # --- attention
 
 HEADS, KEYS = "heads", "key and value heads"
+GATED = 2
+"""Columns of a head's queries where a map makes its gate, too."""
 
 
 @rule(Attention)
@@ -314,16 +316,24 @@ def _attention(pieces: _Pieces, attention: Attention) -> Module:
 
 
 def _sizes_of_heads(pieces: _Pieces, attention: Attention, groups: Num) -> list[Num]:
-    """The columns of the maps inward: a map of queries first, and those of keys and values; or one map of all."""
+    """The columns of the maps inward: a map of queries first, and those of keys and values; or one map of all.
+
+    Raises InvalidModel for others, which a class that extends Attention may have.
+    """
     share, maps = pieces.at.share, attention.inward
     both = attention.key_dim + attention.value_dim
     what = "columns of queries, keys and values"
     queries, *others = maps
-    keys: list[Num] = [divide(each.fan_out, attention.kv_heads) * groups for each in others]
-    packed = attention.kv_heads * both
-    if not others and known(queries.fan_out) != known(attention.heads * attention.key_dim):
+    of_heads, packed = known(attention.heads * attention.key_dim), attention.kv_heads * both
+    alone = not others and known(queries.fan_out) != of_heads
+    asking = known(queries.fan_out - packed if alone else queries.fan_out)
+    of_groups = {known(attention.kv_heads * width) for width in (attention.key_dim, attention.value_dim, both)}
+    as_heads = asking in (of_heads, GATED * (of_heads or 0))
+    if not as_heads or any(known(each.fan_out) not in of_groups for each in others):
+        raise refused(attention)
+    if alone:
         return [share(queries.fan_out - packed, what) + groups * both]
-    return [share(queries.fan_out, what), *keys]
+    return [share(queries.fan_out, what), *(divide(each.fan_out, attention.kv_heads) * groups for each in others)]
 
 
 def _norm_of_heads(norm: Norm, ways: dict[int | None, Num]) -> Norm:

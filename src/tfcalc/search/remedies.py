@@ -20,6 +20,7 @@ from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import divisors
 from tfcalc.core.traced import ends_within, value_of
@@ -355,7 +356,7 @@ def _loss(model: Model, plan: Training) -> list[Change]:
     """Loss of a few tokens at a time, or by a fused kernel, so that the logits of all are never live at once."""
     if plan.method != SFT:
         return [Change("log-probabilities in tiles", {"loss": AUTO})] if plan.loss != AUTO else []
-    if not isinstance(model, HFModel) or plan.loss != AUTO or plan.backend not in (AUTO, "transformers"):
+    if not isinstance(model, HFModel) or plan.loss != AUTO or WITH_LOSSES not in backend(plan.backend).compared:
         return []
     return [Change("chunked loss", {"loss": "checkpointed"}), Change("fused loss", {"loss": "fused"})]
 

@@ -99,11 +99,14 @@ class WeightBytes(NamedTuple):
     gradient: float = GRADIENT
 
     @classmethod
-    def of(cls, by: Precision, cast: float = 0) -> WeightBytes:
-        """Return those of a precision: what is changed and both moments are read and written, the gradient is read."""
+    def of(cls, by: Precision, cast: float = 0, kept: float | None = None) -> WeightBytes:
+        """Return those of a precision: what is changed and what is kept are read and written, the gradient is read.
+
+        ``kept`` are the optimizer's states, in bytes of a parameter; AdamW's two moments where none is given.
+        """
         changed = by.master or by.weights
-        states = 2 * changed + by.gradients + 4 * by.moments + (by.weights if by.master else 0)
-        return cls(cast, states / 8, by.gradients / 8)
+        moved = 2 * changed + by.gradients + (by.weights if by.master else 0)
+        return cls(cast, moved / 8 + 2 * (2 * by.moments / 8 if kept is None else kept), by.gradients / 8)
 
 
 MIXED = WeightBytes()

@@ -7,6 +7,7 @@ from dataclasses import fields
 from math import lcm
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import WITH_METHODS, backend
 from tfcalc.backends.log_probs import Scoring
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_sizes, facet
@@ -173,7 +174,7 @@ def check_method(plan: Training) -> None:
 def _check_beside(plan: Training) -> None:
     """Raise InvalidModel where the rest of the plan is not known to go with the method."""
     asked = {
-        f"--backend {plan.backend}": plan.backend not in ("auto", "transformers"),
+        f"--backend {plan.backend}": WITH_METHODS not in backend(plan.backend).compared,
         f"--loss {plan.loss}": plan.loss not in LOSSES or (plan.method == PPO and plan.loss != "auto"),
         f"--gpus {plan.gpus}": plan.method == PPO and plan.zero == "3",
         "--compile": plan.compile,

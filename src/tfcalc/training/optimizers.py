@@ -29,6 +29,8 @@ class Optimizer(NamedTuple):
 
     Its ``label`` is how tables call it.
 
+    One that ``multiplies`` has products of matrices in its step, whose seconds nobody timed.
+
     States that are ``paged`` are in unified memory: on the device as long as there is room, else in the host's.
 
     While it steps there are copies of all tensors that it updates together (``copied``: PyTorch's foreach), or else the
@@ -42,6 +44,7 @@ class Optimizer(NamedTuple):
     scratch: Scratch
     shared: tuple[Held, ...] = ()
     paged: States | None = None
+    multiplies: bool = False
 
 
 def _all(_: StoredWeight) -> bool:
@@ -332,7 +335,7 @@ OPTIMIZERS = {
             Bitsandbytes(ADEMAMIX, paged=True, trainer=True),
         ),
         _bitsandbytes("paged-ademamix-32bit", "paged 32-bit AdEMAMix", Bitsandbytes(ADEMAMIX, bits=32, paged=True)),
-        Optimizer("muon", "Muon", _muon_states, _by_adamw, _newton_schulz),
+        Optimizer("muon", "Muon", _muon_states, _by_adamw, _newton_schulz, multiplies=True),
     )
 }
 """Optimizers by name.
@@ -382,6 +385,29 @@ def optimizer(name: str) -> Optimizer:
     if known not in OPTIMIZERS:
         raise InvalidModel(f"optimizer {quoted(name)} is not known", nearest(name, [*OPTIMIZERS, *SPELLINGS]))
     return OPTIMIZERS[known]
+
+
+WIDE = StoredWeight("W", (4096, 4096), (4096, 4096), hidden=True, frozen=False)
+
+
+def bytes_of_a_number(one: Optimizer, bits: int) -> float:
+    """Bytes of states for each number of a wide matrix inside the model, where moments have this many bits.
+
+    >>> round(bytes_of_a_number(optimizer("adamw-8bit"), 16), 4)  # a byte for each moment, and an fp32 scale for 256
+    2.0312
+    """
+    paged = one.paged(WIDE, bits) if one.paged else ()
+    return bits_held(tuple(item for item in (*one.state(WIDE, bits), *paged) if item.factors)) / 8 / WIDE.size
+
+
+def states_in_words(name: str) -> str:
+    """Name what an optimizer keeps.
+
+    >>> states_in_words("adamw-fused"), states_in_words("sgd")
+    ("AdamW's moments", 'states of SGD')
+    """
+    found = optimizer(name)
+    return "AdamW's moments" if found.state is _moments else f"states of {found.label}"
 
 
 def notes_on_optimizer(name: str) -> Iterator[str]:

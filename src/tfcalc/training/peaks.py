@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
@@ -458,7 +459,7 @@ class Peaks:
         module = self.model.module()
         plain = (
             plan.method == SFT
-            and plan.backend in (AUTO, "transformers")
+            and WITH_LOSSES in backend(plan.backend).compared
             and plan.loss in (AUTO, "logits")
             and not plan.compile
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import WITH_COMPILE, WITH_TP, backend
 from tfcalc.backends.program import Code, compilable
 from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
@@ -102,7 +103,7 @@ def check_metal(plan: Training) -> None:
     """Raise InvalidModel where Apple's GPUs do not run something, or it is not known what it takes there."""
     alone = {
         f"--gpus {plan.size('gpus')}": plan.size("gpus") != 1,
-        f"--backend {plan.backend}": plan.megatron or plan.backend == "fused",
+        f"--backend {plan.backend}": backend(plan.backend).needs_cuda,
         f"--base-weights {plan.base_weights} (QLoRA)": numerics(precision(plan.precision), plan).packed,
         f"--optimizer {plan.optimizer}": "bit" in optimizer(plan.optimizer).name,
         f"--loss {plan.loss}": plan.loss == "fused",
@@ -256,8 +257,9 @@ def check_quantized(plan: Training) -> None:
         said = f"--bitsandbytes {plan.bitsandbytes}"
         if found is None or not found.name.startswith(OF_BITSANDBYTES):
             raise InvalidModel(f"{said} has no effect without weights in its 4 bits", "add --base-weights nf4")
-        if plan.backend == "torchtune":
-            raise InvalidModel(f"{said} has no effect on torchtune, whose NF4 is torchao's", "leave it out")
+        code = backend(plan.backend)
+        if not code.by_bitsandbytes:
+            raise InvalidModel(f"{said} has no effect on {code.name}, whose NF4 is torchao's", "leave it out")
     if plan.quantize_head:
         if found is None or found.plain:
             raise InvalidModel("--quantize-head has no effect without quantized weights", "add --base-weights nf4")
@@ -290,17 +292,18 @@ def check_code(model: Model, run: Workload, plan: Training) -> None:
         raise InvalidModel(
             f"--attention-kernel {run.kernel} on Apple's GPUs is not supported in training", "use math or eager"
         )
-    if plan.backend == "fused" and not run.fused:
+    code = backend(plan.backend)
+    if not (code.eager_attention or run.fused):
         raise InvalidModel(
-            f"--attention-kernel {run.kernel} has no effect with --backend fused, which has a fused kernel",
+            f"--attention-kernel {run.kernel} has no effect with --backend {code.name}, which has a fused kernel",
             "leave it out, or take --backend transformers",
         )
     check_head(model, plan)
     if plan.loss != "auto":
         if not isinstance(model, HFModel) or plan.megatron:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
-        if plan.loss == "litgpt" and plan.backend == "torchtune":
-            raise InvalidModel("--loss litgpt with --backend torchtune is not supported: its logits are in fp32")
+        if plan.loss == "litgpt" and code.casts_logits:
+            raise InvalidModel(f"--loss litgpt with --backend {code.name} is not supported: its logits are in fp32")
         if not any(isinstance(each, ModelWithHead) for each in model.module().all_of()):
             raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
     if plan.compile:
@@ -319,7 +322,7 @@ def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
     It was compared for layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
     (tests/verify/test_compiled_layers.py).
     """
-    if not isinstance(model, HFModel) or plan.backend not in ("auto", "transformers", "torchtune"):
+    if not isinstance(model, HFModel) or WITH_COMPILE not in backend(plan.backend).compared:
         return f"of {_code_named(model, plan)}"
     if precision(plan.precision).autocast:
         return f"with --precision {plan.precision}"
@@ -405,7 +408,7 @@ def check_alone(model: Model, plan: Training) -> None:
     """Raise InvalidModel where layers are to be shared by code that is not Megatron's, nor DTensor's under FSDP."""
     if plan.megatron or (
         isinstance(model, HFModel)
-        and plan.backend in ("auto", "transformers")
+        and WITH_TP in backend(plan.backend).compared
         and placement_of(plan).by_units
         and plan.tensor_parallel != 1
         and (plan.pipeline_parallel, plan.virtual_pipeline) == (1, 1)

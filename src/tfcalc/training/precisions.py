@@ -66,13 +66,13 @@ class Precision(NamedTuple):
         same = bits == self.weights
         return self if same else self._replace(weights=bits, gradients=bits, master=0, moments=bits)
 
-    @property
-    def in_words(self) -> str:
-        """``2 + 2 + 4 + 8 bytes …`` with two moments, as AdamW has."""
-        parts = (self.weights, self.gradients, self.master, 2 * self.moments)
+    def in_words(self, states: float | None = None, whose: str = "AdamW's moments") -> str:
+        """``2 + 2 + 4 + 8 bytes …`` with two moments, as AdamW has, or with ``states`` bytes of another optimizer."""
+        kept = 2 * self.moments / 8 if states is None else states
+        parts = (self.weights / 8, self.gradients / 8, self.master / 8, kept)
         cast = ", autocast" if self.autocast else ""
-        sizes = " + ".join(str(bits // 8) for bits in parts)
-        return f"{sizes} bytes (weights, gradients, master weights, AdamW's moments), computed in {self.compute}{cast}"
+        sizes = " + ".join(f"{size:.3g}" for size in parts)
+        return f"{sizes} bytes (weights, gradients, master weights, {whose}), computed in {self.compute}{cast}"
 
 
 PRECISIONS = {
@@ -145,7 +145,7 @@ def of_trainer(name: str, stored: str) -> str:
 def precision(name: str) -> Precision:
     """The precision of this name. Raises InvalidModel with the nearest where there is none.
 
-    >>> precision("bf16-master").in_words
+    >>> precision("bf16-master").in_words()
     "2 + 2 + 4 + 8 bytes (weights, gradients, master weights, AdamW's moments), computed in bf16"
     >>> precision("amp").name
     'bf16-mixed'

@@ -29,7 +29,7 @@ from tfcalc.zoo.clip import clip_vision
 
 def by_products(ctx: Context) -> Context:
     """Return the context of a program that has no fused kernels of attention, whatever is asked for."""
-    return ctx if ctx.code is None or ctx.fuses else ctx._replace(run=ctx.run.replaced(kernel="eager"))
+    return ctx if ctx.code is None or ctx.own_attention else ctx._replace(run=ctx.run.replaced(kernel="eager"))
 
 
 class PlainTower(EncoderOnly):
