@@ -268,6 +268,21 @@ def test_a_config_can_be_read_as_another_family(tmp_path: Path, tfcalc: Program)
     answered = tfcalc("params", str(tmp_path), "--as", "llama")
     assert f"parameters ({TOTAL:,})" in answered.stdout
     assert "treated as llama" in answered.stdout
+    assert answered.stderr == ""
+
+
+def test_what_another_family_leaves_unread_is_said(tmp_path: Path, tfcalc: Program) -> None:
+    """Snowflake Arctic's dense network beside the experts has no field in Mixtral's config."""
+    beside = {"parallel_attn_mlp_res": True, "moe_layer_frequency": 1, "bos_token_id": 1, "router_aux_loss_coef": 0.1}
+    (tmp_path / "config.json").write_text(json.dumps(TINY | beside | {"model_type": "arctic"}), encoding="utf-8")
+    answered = tfcalc("params", str(tmp_path), "--as", "llama")
+    unread = "moe_layer_frequency, parallel_attn_mlp_res"
+    assert answered.stderr == f"tfcalc: not read as llama: {unread}; what they stand for is not counted\n"
+    many = beside | {f"field{place}": place + 1 for place in range(9)} | {"a\nb" * 50: 1}
+    (tmp_path / "config.json").write_text(json.dumps(TINY | many | {"model_type": "arctic"}), encoding="utf-8")
+    said = tfcalc("params", str(tmp_path), "--as", "llama").stderr
+    assert said.count("\n") == 1
+    assert " and 4 more; " in said
 
 
 def test_supported_types_and_those_that_are_missing(tfcalc: Program) -> None:

@@ -17,7 +17,7 @@ from tfcalc.core.traced import Guarded
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.files import check_plain, told_twice
-from tfcalc.printable import quoted
+from tfcalc.printable import bounded, printable, quoted
 from tfcalc.workload import USUAL_LENGTH, Workload, check_phase
 
 if TYPE_CHECKING:
@@ -422,11 +422,21 @@ class HFModel:
         return tuple(found)
 
     @property
+    def _unread(self) -> tuple[str, ...]:
+        """Fields with a value that the family left unread, but for those that decide no size."""
+        given = (name for name, value in self.data.items() if value not in (None, False))
+        return tuple(sorted(name for name in given if name not in self.reading.seen and not _of_no_size(name)))
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """Fields that are given twice, and names that look like slips of a field that was left out."""
+        """Fields that are given twice, slips of a field that was left out, and what another type leaves unread."""
         from difflib import get_close_matches
 
         left, found = list(self.reading.assumed), told_twice(self.data)
+        if self.treated_as and (unread := self._unread):
+            more = f" and {len(unread) - MOST_UNREAD} more" if unread[MOST_UNREAD:] else ""
+            names = ", ".join(bounded(printable(name), LONGEST_NAME) for name in unread[:MOST_UNREAD])
+            found.append(f"not read as {self.treated_as}: {names}{more}; what they stand for is not counted")
         scopes = {scope: inner for scope, inner in self.data.items() if isinstance(inner, Mapping)}
         nested = {f"{scope}.{name}" for scope, inner in scopes.items() if len(inner) <= MOST_NAMES for name in inner}
         for name in [*self.data, *sorted(nested)][:MOST_COMPARED]:
@@ -440,6 +450,18 @@ class HFModel:
                     else []
                 )
         return tuple(found)
+
+
+OF_NO_SIZE = (
+    *("token_id", "eps", "dropout", "dtype", "loss_coef", "initializer", "label", "output_", "rope_"),
+    *("architectures", "auto_map", "max_position_embeddings", "model_type", "pretraining_tp", "version", "use_cache"),
+)
+"""Parts of the names of fields that decide no size: tokens' numbers, constants, what a trainer or a generator does."""
+MOST_UNREAD, LONGEST_NAME = 8, 40
+
+
+def _of_no_size(name: str) -> bool:
+    return name.startswith("_") or any(part in name for part in OF_NO_SIZE)
 
 
 def _places(name: str) -> tuple[str, str]:

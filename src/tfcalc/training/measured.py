@@ -62,10 +62,8 @@ def error_of(model: HFModel) -> float:
     family, architecture = model.family, model.architecture
     measured = known(family.model_type)
     if not measured:
-        fact = (
-            f"training memory is not supported for {family.model_type}, of which no class was compared with PyTorch's"
-        )
-        raise InvalidModel(fact, f"tfcalc models --trainable lists the {len(trainable())} families that were")
+        hint = f"tfcalc models --trainable lists the {len(trainable())} families that are"
+        raise InvalidModel(f"training memory is not supported for {family.model_type}", hint)
     by_head = {family.head_of(name): error for name, error in measured.items()}
     if (head := family.head_of(architecture)) not in by_head:
         raise InvalidModel(
