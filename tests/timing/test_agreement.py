@@ -116,13 +116,17 @@ def test_moments_in_16_bits(states: str, zero: int) -> None:
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "falcon-7b", "gemma-2-9b", "t5-base"])
 def test_models_without_rules_are_told(name: str) -> None:
-    """``ranks`` refuses them; a plan says so among what it assumed."""
+    """``ranks`` refuses them; a plan says so among what it assumed, and beside its table of layouts that split them."""
     model = tfcalc.load(name)
     case = PlanCase(PlanQuestion(model, named("h100")[0], 8, 64, 1024, Axes()))
     with pytest.raises(InvalidModel) as refused:
         tfcalc.ranks(model)
     assert case.possible.unruled == refused.value.message
-    assert any(refused.value.message in line for line in Plan(case).assumptions)
+    found = Plan(case)
+    assert any(refused.value.message in line for line in found.assumptions)
+    split = [one.layout.words for one in found.layouts if one.layout.words.startswith(("tp", "pp"))]
+    told = [line for line in found.sheet().notes if line.startswith("By the closed form alone")]
+    assert told == [f"By the closed form alone, as {refused.value.message}: {', '.join(split)}"] * bool(split)
 
 
 def test_ends_of_pipelines_by_hand() -> None:

@@ -388,6 +388,8 @@ class Plan(OneLayout):
                 yield "GiB of the table by the closed form, those of the verdict by a step that runs, if one is known"
             if apart := self._by_closed_form:
                 yield f"GiB by the closed form, which may be some per cent too few: {', '.join(apart)}"
+            if shared := self._sharing_unruled:
+                yield f"By the closed form alone, as {self.case.possible.unruled}: {', '.join(shared)}"
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
@@ -458,6 +460,13 @@ class Plan(OneLayout):
         if not any(taped) or self.question.pareto:
             return []
         return [one.layout.words for one, known in zip(self.layouts, taped, strict=True) if not known]
+
+    @property
+    def _sharing_unruled(self) -> list[str]:
+        """Layouts listed whose GPUs share layers that no rule splits, which ``ranks`` and ``memory`` refuse."""
+        shown = self.pareto if self.question.pareto else self.layouts
+        shared = (one.layout.words for one in shown if one.source.one.layouts.tp * one.source.one.layouts.pp > 1)
+        return list(shared) if self.case.possible.unruled else []
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:
