@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.quantities import OTHER_WORDS
@@ -36,7 +37,7 @@ from tfcalc.cli.options import (
     Option,
 )
 from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.errors import UnknownTarget, UsageError
+from tfcalc.errors import TfcalcError, UnknownTarget, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
@@ -101,9 +102,24 @@ def by_words(words: Sequence[str]) -> Command:
     if path is None and (named := concept_among(words)) is not None:
         return of_concept(named)
     of_a_part = (
-        path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
+        path is not None
+        and path.command in ABOUT_ONE_MODEL
+        and any(word.partition("=")[0] in OF_A_PART for word in words)
     )
-    return COMMAND if path is None or of_a_part else of_answer(path, words)
+    if path is None or of_a_part:
+        return COMMAND
+    own = of_answer(path, words)
+    return own._replace(answer=partial(_or_term, own, words[path.place])) if path.command == "memory" else own
+
+
+def _or_term(own: Command, path: str, settings: Settings) -> Answered:
+    """Return how a number of memory is computed; else a term by the ``path`` that its row has in JSON."""
+    try:
+        return own.answer(settings)
+    except TfcalcError:
+        with suppress(TfcalcError):
+            return _explained(settings.with_values(target=path, of="memory"))
+        raise
 
 
 def _of_another(words: Sequence[str]) -> str:
