@@ -43,6 +43,14 @@ def test_a_row_opens_by_its_path(tfcalc: Program, words: str) -> None:
                 assert json.loads(opened.stdout)["total_bytes"] == row["bytes"], row["path"]
 
 
+def test_a_row_on_a_card_is_not_explained_without_it(tfcalc: Program) -> None:
+    """Hopper's workspaces are larger (32 MiB each), and four GPUs share what one has."""
+    for words in ("memory.workspaces gpt2 --train --gpu h100", "memory.optimizer gpt2 --train --fsdp --gpu 4xh100"):
+        assert tfcalc("explain", *words.split()).returncode == 2
+    opened = tfcalc("explain", "memory.workspaces_bytes", *["gpt2", "--train", "--gpu", "h100", "--json"])
+    assert json.loads(opened.stdout)["total_bytes"] == 2 * 32 * 2**20
+
+
 def test_a_slip_in_the_name_of_a_number_is_still_told(tfcalc: Program) -> None:
     told = tfcalc("explain", "memory.peak_byte", "gpt2", "--train").stderr
     assert told == "tfcalc: 'peak_byte' is not in the answer; did you mean peak_bytes?\n"

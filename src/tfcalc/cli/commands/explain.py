@@ -21,7 +21,7 @@ from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_peak
-from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
+from tfcalc.cli.commands.number_of_answer import PATH, of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
 from tfcalc.cli.options import (
@@ -113,12 +113,18 @@ def by_words(words: Sequence[str]) -> Command:
 
 
 def _or_term(own: Command, path: str, settings: Settings) -> Answered:
-    """Return how a number of memory is computed; else a term by the ``path`` that its row has in JSON."""
+    """Return how a number of memory is computed; else a term by the ``path`` that its row has in JSON.
+
+    A term is explained without a card, which decides more than one (workspaces, formats).
+    """
     try:
         return own.answer(settings)
     except TfcalcError:
-        with suppress(TfcalcError):
-            return _explained(settings.with_values(target=path, of="memory"))
+        known = {option.name for option in COMMAND.options}
+        given = {name: value for name, value in settings.given.items() if not name.startswith(PATH.name)}
+        if given.keys() <= known:
+            with suppress(TfcalcError):
+                return answer(Settings(given, settings.named).with_values(target=path, of="memory"))
         raise
 
 
