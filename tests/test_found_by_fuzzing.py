@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tfcalc
-from tests.conftest import Quick
+from tests.conftest import Program, Quick
 from tfcalc import Workload
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
@@ -396,3 +396,21 @@ def test_a_wrong_amount_on_several_gpus_is_no_question_about_another_cache(quick
     """What check tries beside what was typed, a cache without blocks, cannot be on several GPUs: so it said."""
     found = quick("check", "weights", "7", "llama-3-8b", "--of", "memory", "--serve", "--tp", "2")
     assert (found.returncode, found.stdout.startswith("no: ")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "typed", "fewest"),
+    [
+        ("qwen3.5-122b-a10b", ("--heads", "2"), 4),  # each fourth layer has attention by heads
+        ("llama-4-maverick-17b-128e-instruct", ("--d-ff", "4096"), 2),  # each second layer is dense
+    ],
+)
+def test_solve_names_no_size_at_which_what_was_typed_decides_nothing(
+    tfcalc: Program, model: str, typed: tuple[str, str], fewest: int
+) -> None:
+    """Fewer layers have no such size, so that params refuses what was typed."""
+    least = int(tfcalc("params", model, *typed, "--layers", str(fewest), "-q").stdout)
+    assert tfcalc("params", model, *typed, "--layers", str(fewest - 1), "-q").returncode == 2
+    found = tfcalc("solve", f"params <= {least}", "--for", "layers", model, *typed, "-q")
+    assert found.stdout == f"{fewest}\n"
+    assert tfcalc("solve", f"params < {least}", "--for", "layers", model, *typed).stdout.startswith("NONE FOUND")

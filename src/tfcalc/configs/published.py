@@ -371,6 +371,11 @@ class HFModel:
             return ""
         return "" if any(has_kinds(self.data, path) for path in paths) else paths[0]
 
+    def lost(self, other: HFModel) -> str:
+        """The field that was changed in the other model and is read there, but not in this one; else ""."""
+        read, here = other.reading.sizes, self.reading.sizes
+        return next((path for path in other.changed if path in read and path not in here), "")
+
     def _paths_of(self, name: str) -> list[str]:
         """The fields that hold the size of this name: of both stacks, where a model has two."""
         if name in self.reading.sizes:

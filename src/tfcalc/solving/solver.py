@@ -9,11 +9,13 @@ from itertools import pairwise
 from math import inf, isqrt
 from typing import NamedTuple
 
+from tfcalc.configs.published import HFModel
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Spent, ends_within
 from tfcalc.dimensions import MOST_TOKENS
 from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
+from tfcalc.model import Model
 from tfcalc.solving.closed_form import TooLarge, difference, over
 from tfcalc.solving.conditions import Evaluator
 from tfcalc.solving.signs import Alternates, NoForm, NotMonotone, SignInterval, Unchanged, merged, searched, signs
@@ -149,6 +151,7 @@ class Solver:
                 else:
                     other.model.check(other.run)
                     other.model.tree(other.run)
+                    return _lost(other.model, setting.model)
             except TooMany:  # an end of the sizes, at which nothing is divided
                 return ""
             except TfcalcError as error:
@@ -354,6 +357,13 @@ class Solver:
         except InvalidModel:
             return False
         return True
+
+
+def _lost(model: Model, now: Model) -> str:
+    """Say which field that was asked for decides nothing in a model of this size; "" where all do."""
+    if not (isinstance(model, HFModel) and isinstance(now, HFModel) and (lost := model.lost(now))):
+        return ""
+    return f"{lost} decides nothing there"
 
 
 def _where(
