@@ -155,7 +155,7 @@ def test_a_step_of_which_a_part_was_never_timed_has_a_floor_alone(quick: Quick) 
 def test_an_optimizer_takes_as_long_as_it_moves_bytes() -> None:
     """Of each parameter AdamW's step moves two moments of 2 bytes, read and written, Lion's one, and SGD's none."""
     sgd, lion, adamw, in_8_bits = (
-        train("gpt2", 10**8, gpu="h100", training=Training(optimizer=name)).only.step_seconds or 0
+        train("llama-3.2-1b", 10**8, gpu="h100", training=Training(optimizer=name)).only.step_seconds or 0
         for name in ("sgd", "lion", "adamw-fused", "adamw-8bit")
     )
     assert adamw > lion > sgd

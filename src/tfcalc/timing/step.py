@@ -99,14 +99,14 @@ class WeightBytes(NamedTuple):
     gradient: float = GRADIENT
 
     @classmethod
-    def of(cls, by: Precision, cast: float = 0, kept: float | None = None) -> WeightBytes:
-        """Return those of a precision: what is changed and what is kept are read and written, the gradient is read.
+    def of(cls, by: Precision, cast: float = 0, own: float | None = None) -> WeightBytes:
+        """Return those of a precision: weights and states are read and written, the gradient is read.
 
-        ``kept`` are the optimizer's states, in bytes of a parameter; AdamW's two moments where none is given.
+        ``own`` are the optimizer's states, in bytes of a parameter; AdamW's two moments where none are given.
         """
         changed = by.master or by.weights
         moved = 2 * changed + by.gradients + (by.weights if by.master else 0)
-        return cls(cast, moved / 8 + 2 * (2 * by.moments / 8 if kept is None else kept), by.gradients / 8)
+        return cls(cast, moved / 8 + 2 * (2 * by.moments / 8 if own is None else own), by.gradients / 8)
 
 
 MIXED = WeightBytes()
