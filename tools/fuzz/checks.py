@@ -16,6 +16,11 @@ from tools.fuzz.program import WATCH, Outcome, alone, call
 COLOUR = re.compile("\x1b\\[[\\d;]*m")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
+WARNING = re.compile(
+    r"tfcalc: (.* is not a field of a .* config; did you mean|not read as .*; what they stand for is not counted$)"
+)
+"""What is said of a config beside an answer."""
+
 
 def look(
     argv: list[str], outcome: Outcome, *, stdin: bytes = b"", env: dict[str, str] | None = None, allow: str = ""
@@ -47,7 +52,7 @@ def look(
     if outcome.code == 1 and not (argv[:1] in MAY_SAY_NO or _limited(argv, env or {})):
         FOUND.bug("exit-code", f"1 from {argv[:1]}", (shown, err))
     lines = err.split("\n")
-    warnings = [line for line in lines if re.match(r"tfcalc: .* is not a field of a .* config; did you mean", line)]
+    warnings = [line for line in lines if WARNING.match(line)]
     for first, second in pairwise(lines):
         if re.match(r".* is not a field of a .* config; did you mean", second) and second not in warnings:
             FOUND.bug("warning-of-two-lines", "a key of the config breaks the line", shown)
