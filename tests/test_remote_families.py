@@ -5,15 +5,20 @@ The latter are compared with transformers by parameter name, so equal totals her
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from tests.verify.random_configs import coin, grouped
+from tfcalc import memory
+from tfcalc.answers.memory_base import Memory
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, params
 from tfcalc.errors import InvalidModel
+from tfcalc.plans import Training
+from tfcalc.training.measured import NEVER, TABLE, table
 from tfcalc.workload import Workload
 
 CHATGLM = {
@@ -35,6 +40,73 @@ def total(model_type: str, fields: dict[str, Any]) -> Any:
 def drawn(seed: int) -> dict[str, Any]:
     random = Random(seed)
     return grouped(random) | {"bias": coin(random)}
+
+
+STEP = Workload(phase="train", batch_size=2, seq_len=20)
+
+
+def step_of(model_type: str, fields: dict[str, Any]) -> Memory:
+    return memory(HFModel({"model_type": model_type, **fields}), STEP, training=Training(precision="bf16"))
+
+
+def saved(model_type: str, fields: dict[str, Any]) -> Any:
+    return step_of(model_type, fields).totals["activations_bytes"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_saves_for_backward_what_its_kin_does(seed: int) -> None:
+    """Their kin was compared with PyTorch's own steps, tensor by tensor (tests/verify/test_errors_as_measured.py).
+
+    Peaks are equal where maps are: the gradient of a map of queries, keys and values at once (W_pack) comes at once.
+    """
+    fields = drawn(seed)
+    alone = {**fields, "num_key_value_heads": fields["num_attention_heads"]}
+    bias, d = fields["bias"], fields["hidden_size"] // fields["num_attention_heads"]
+    assert saved("baichuan", alone) == saved("llama", alone)
+    assert saved("minicpm", fields) == saved("llama", fields)  # which scales by numbers, and saves nothing for that
+    assert saved("internlm2", fields) == saved("llama", {**fields, "attention_bias": bias})
+    doubled = {**alone, "intermediate_size": 2 * fields["intermediate_size"], "kv_channels": d}
+    assert saved("qwen", doubled) == saved("qwen2", alone)
+    assert step_of("mimo", fields).answer == step_of("qwen2", fields).answer
+    assert step_of("internlm", alone).answer == step_of("llama", {**alone, "attention_bias": bias}).answer
+
+
+def test_a_step_of_kimi_k2_takes_what_that_of_deepseek_v3_does() -> None:
+    small = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 4, "num_hidden_layers": 3}
+    fields = {**small, "intermediate_size": 96, "vocab_size": 100, "n_routed_experts": 8, "moe_intermediate_size": 32}
+    assert step_of("kimi_k2", fields).answer == step_of("deepseek_v3", fields).answer
+
+
+def test_a_step_of_equal_blocks_of_a_nemotron_takes_what_that_of_a_llama_does() -> None:
+    fields = {**NEMOTRON, "num_hidden_layers": 3}
+    kin = step_of("llama", {**fields, "intermediate_size": 1792})
+    assert step_of("nemotron-nas", {**fields, "block_configs": [FULL] * 3}).answer == kin.answer
+
+
+def test_those_that_were_never_compared_are_marked() -> None:
+    said = "Accuracy: what this class saves for backward was never compared with tensors of a run"
+    marked = [name for name, classes in table().items() if None in classes.values()]
+    assert {"internlm2", "kimi_k2", "qwen"} <= set(marked)
+    for model_type in marked:
+        small = {"num_hidden_layers": 2, "block_configs": [FULL] * 2} if model_type == "nemotron-nas" else {}
+        model = HFModel({"model_type": model_type, **small})
+        assert said in memory(model, STEP, training=Training()).notes
+    assert said not in memory(HFModel({"model_type": "llama"}), STEP, training=Training()).notes
+
+
+def test_a_line_of_the_table_is_all_that_the_mark_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CONTRIBUTING tells of a new type: this class of BERT was not compared, and so is refused without a line."""
+    model = HFModel({"model_type": "bert", "architectures": ["BertForMultipleChoice"]})
+    with pytest.raises(InvalidModel, match="training memory is not supported for BertForMultipleChoice"):
+        memory(model, STEP, training=Training())
+    lines = tmp_path / TABLE.name
+    lines.write_text(TABLE.read_text(encoding="utf-8") + f"bert,BertForMultipleChoice,{NEVER}\n", encoding="utf-8")
+    monkeypatch.setattr("tfcalc.training.measured.TABLE", lines)
+    table.cache_clear()
+    try:
+        assert any("was never compared" in note for note in memory(model, STEP, training=Training()).notes)
+    finally:
+        table.cache_clear()
 
 
 @pytest.mark.parametrize("seed", range(10))

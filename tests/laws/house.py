@@ -273,6 +273,16 @@ def words(file: ast.Module) -> set[str]:
     }
 
 
+def strangers(*, reading: bool) -> Iterator[str]:
+    """Yield a line for each file that names numbers of others, by a string, or if ``reading`` by an attribute."""
+    found: dict[str, list[str]] = {}
+    for key, places in places_of_keys().items():
+        for path in (places.read - places.homes) if reading else places.spelled:
+            found.setdefault(path.relative_to(SOURCE).as_posix(), []).append(key)
+    for file, names in sorted(found.items()):
+        yield f"{file}: {', '.join(names)}"
+
+
 def attributes(file: ast.Module) -> set[str]:
     """The names of attributes, arguments and targets."""
     found: set[str] = set()

@@ -23,10 +23,10 @@ from tests.laws.house import (
     module,
     nodes,
     own_dicts,
-    places_of_keys,
     recorded,
     room,
     rooms,
+    strangers,
 )
 
 LIMITS = recorded()["limits"]
@@ -79,9 +79,8 @@ def test_forks_by_trace_stand_in_few_files() -> None:
 @pytest.mark.parametrize("what", figures_of_places())
 def test_a_number_is_named_in_few_files(what: str) -> None:
     """Each is declared in one; what repeats its name is a string that could be the key."""
-    places = places_of_keys()
-    often = sorted(places, key=lambda name: (places[name].of_one, places[name].all))[-9:]
-    assert figures_of_places()[what] <= LIMITS[what], often
+    lines = "\n".join(strangers(reading=what.startswith("files in which a name stands")))
+    assert figures_of_places()[what] <= LIMITS[what], f"files that name numbers of others:\n{lines}"
 
 
 @pytest.mark.parametrize(

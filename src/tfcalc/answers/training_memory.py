@@ -615,6 +615,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.megatron else known_error(model)
     if SAVED not in code.compared:
         yield f"Accuracy: what {code.label} saves was never compared with tensors of a run"
+    elif error is None:
+        yield "Accuracy: what this class saves for backward was never compared with tensors of a run"
     elif error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     yield from experts_without_adapters(model, plan)

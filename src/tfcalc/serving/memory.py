@@ -306,10 +306,9 @@ def _code_is_known(model: Model) -> TypeGuard[HFModel]:
     if not isinstance(model, HFModel):
         return False
     try:
-        error_of(model)
+        return error_of(model) is not None
     except InvalidModel:
         return False
-    return True
 
 
 def _formats(recipe: WeightStorage) -> Numerics:

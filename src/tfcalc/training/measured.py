@@ -1,8 +1,9 @@
 """Errors of what tfcalc counts against what was measured: saved bytes of each class, and figures that a card shows.
 
 measured.csv has the worst of several random small configs of a class, in eager attention in fp32 and with PyTorch's own
-choice of a kernel in bf16 (``make measured TYPE=…`` appends lines). A card shows more than is allocated, by bands of
-published measurements:
+choice of a kernel in bf16 (``make measured TYPE=…`` appends lines); or the word ``never``, of a class that transformers
+lacks, which is answered, and marked as never compared. A card shows more than is allocated, by bands of published
+measurements:
 
 ==============  ==============================================================================================
 ``allocated``   ``torch.cuda.max_memory_allocated``: this model, with its error
@@ -26,36 +27,53 @@ if TYPE_CHECKING:
 
 
 TABLE = Path(__file__).with_name("measured.csv")
+NEVER = "never"
 MOST = 0.25
 """Largest error at which an estimate is given; a class whose equal layers saved unequal bytes has an infinite one."""
 
 
 @cache
-def errors() -> Mapping[str, Mapping[str, float]]:
+def table() -> Mapping[str, Mapping[str, float | None]]:
     """Relative errors of the bytes that are saved for backward, by ``model_type`` and by the class that was built.
 
-    What could not be run is missing.
+    None marks a class that was never compared. What could not be run is missing.
     """
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, float | None]] = {}
     with TABLE.open(encoding="utf-8", newline="") as file:
         for model_type, architecture, error in csv.reader(file):
-            found.setdefault(model_type, {})[architecture] = float(error)
+            found.setdefault(model_type, {})[architecture] = None if error == NEVER else float(error)
     return found
 
 
-def known(model_type: str) -> dict[str, float]:
-    """The errors of this type's classes that are small enough to answer."""
-    return {architecture: error for architecture, error in errors().get(model_type, {}).items() if abs(error) <= MOST}
+@cache
+def errors() -> Mapping[str, Mapping[str, float]]:
+    """The errors of what was compared."""
+    compared = {
+        model_type: {architecture: error for architecture, error in classes.items() if error is not None}
+        for model_type, classes in table().items()
+    }
+    return {model_type: classes for model_type, classes in compared.items() if classes}
+
+
+def known(model_type: str) -> dict[str, float | None]:
+    """The errors of this type's classes that are answered: those that are small enough, and None if never compared."""
+    return {
+        architecture: error
+        for architecture, error in table().get(model_type, {}).items()
+        if error is None or abs(error) <= MOST
+    }
 
 
 @cache
 def trainable() -> tuple[str, ...]:
     """The model types whose training memory is answered: of one of their classes at least."""
-    return tuple(sorted(filter(known, errors())))
+    return tuple(sorted(filter(known, table())))
 
 
-def error_of(model: HFModel) -> float:
+def error_of(model: HFModel) -> float | None:
     """The error of the model's class, or of that with the same head, where a file spells its name in another way.
+
+    None marks a class that was never compared.
 
     Raises InvalidModel where it is not known, or too large to say anything.
     """

@@ -335,8 +335,11 @@ def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
     return ""
 
 
-def known_error(model: Model) -> float:
-    """Error of its class's saved tensors against PyTorch's. Raises InvalidModel where nothing is known of it."""
+def known_error(model: Model) -> float | None:
+    """Error of its class's saved tensors against PyTorch's; None where these were never compared.
+
+    Raises InvalidModel where it is too large, or nobody knows whether the class runs as it does here.
+    """
     return error_of(model) if isinstance(model, HFModel) else 0.0
 
 
