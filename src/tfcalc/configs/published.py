@@ -458,7 +458,8 @@ class HFModel:
 
 
 OF_NO_SIZE = (
-    *("token_id", "eps", "dropout", "dtype", "loss_coef", "initializer", "label", "output_", "rope_"),
+    *("token_id", "_eps", "dropout", "dtype", "loss_coef", "initializer", "label", "rope_"),
+    *("output_attentions", "output_hidden_states", "output_past", "output_router_logits", "output_scores"),
     *("architectures", "auto_map", "max_position_embeddings", "model_type", "pretraining_tp", "version", "use_cache"),
 )
 """Parts of the names of fields that decide no size: tokens' numbers, constants, what a trainer or a generator does."""
