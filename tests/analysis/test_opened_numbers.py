@@ -154,6 +154,8 @@ def test_a_line_of_an_overview_names_the_command_that_has_the_number(tfcalc: Pro
     [
         ("total_params gpt2 --train", "has no effect on params"),
         ("attention gpt2 --tokens 1B", "has no effect on a part"),
+        ("attention gpt2 --gpu 8xh100", "has no effect on a part; name a number, such as total_flops"),
+        ("weights gpt2 --of memory --train --fsdp --gpu 8xh100", "has no effect on a part; take --gpus 8, or name"),
         ("params.total_parms gpt2", "did you mean total_params"),
         ("params.command gpt2", "is no number"),
         ("overview.facts gpt2", "is no number but has parts"),

@@ -38,6 +38,7 @@ from tfcalc.cli.options import (
 )
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import TfcalcError, UnknownTarget, UsageError
+from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
@@ -56,13 +57,21 @@ def answer(settings: Settings) -> Answered:
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)
     settings = as_meant(settings)
-    settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
+    settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, _that_counts(settings))
     refuse_batch(settings)
     try:
         refuse_idle_on_part(settings, _explained, OF_PART)
         return _explained(settings)
     except UsageError as error:
         raise better(error, settings) from None
+
+
+def _that_counts(settings: Settings) -> str:
+    """What to ask instead of a part on a card: in training on several GPUs a part may have a share."""
+    number = "name a number, such as total_flops"
+    gpus, _ = parse_gpu(settings.get("gpu", ""))
+    shared = gpus > 1 and settings.get("of") == "memory" and settings.get("train")
+    return f"take --gpus {gpus}, or {number}" if shared else number
 
 
 def _explained(settings: Settings) -> Answered:
