@@ -281,7 +281,9 @@ def test_what_another_family_leaves_unread_is_said(tmp_path: Path, tfcalc: Progr
     sized = beside | {"output_dim": 512, "time_steps": 4, "output_scores": True, "rms_norm_eps": 1e-5}
     (tmp_path / "config.json").write_text(json.dumps(TINY | sized | {"model_type": "arctic"}), encoding="utf-8")
     said = tfcalc("params", str(tmp_path), "--as", "llama").stderr
-    assert said.startswith("tfcalc: not read as llama: moe_layer_frequency, output_dim, parallel_attn_mlp_res, time_steps; ")
+    assert said.startswith(
+        "tfcalc: not read as llama: moe_layer_frequency, output_dim, parallel_attn_mlp_res, time_steps; "
+    )
     many = beside | {f"field{place}": place + 1 for place in range(9)} | {"a\nb" * 50: 1}
     (tmp_path / "config.json").write_text(json.dumps(TINY | many | {"model_type": "arctic"}), encoding="utf-8")
     said = tfcalc("params", str(tmp_path), "--as", "llama").stderr

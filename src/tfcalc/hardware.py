@@ -49,6 +49,8 @@ SAME_MEMORY = 0.1
 
 AMOUNT = r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*"
 """Amount of memory as people write it."""
+OWN = rf"({AMOUNT})(?:@({AMOUNT})/\s*s\s*)?"
+"""Card of one's own: its memory, and the bandwidth of that."""
 
 SPARSITY = 2
 ROUNDING = 0.005
@@ -95,6 +97,7 @@ class Accelerator(NamedTuple):
         domain: number of accelerators that are linked directly.
         capability: CUDA compute capability, from NVIDIA's list of CUDA GPUs; ``mps`` where PyTorch computes by Metal.
         vendor: who makes it.
+        own_link: the link is what somebody measured on a machine of their own, in the place of the datasheet's.
     """
 
     name: str
@@ -115,6 +118,7 @@ class Accelerator(NamedTuple):
     rates_sources: str = ""
     capability: str = ""
     vendor: str = ""
+    own_link: bool = False
 
     def usable(self, context: int | None = None) -> Usable:
         """Return the memory for a process: the driver's figure, or else the vendor's, less the ``context``.
@@ -230,11 +234,13 @@ def parse_gpu(text: str) -> tuple[int, str]:
 def named(name: str, instead: str = "") -> list[Accelerator]:
     """Return the accelerators that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``TPU v5p``.
 
-    An amount of memory alone, ``24GB``, is an unknown card that has it. Raises UsageError with the nearest name, and
+    An amount of memory, ``24GB``, is an unknown card that has it; with its bandwidth it is ``24GB@576GB/s``. Raises UsageError with the nearest name, and
     the option to give ``instead``, if there is one.
 
     >>> [gpu.name for gpu in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
+    >>> named("24 gb @ 576 GB/s")[0].name, named("24GB@576GB/s")[0].bandwidth
+    ('24GB@576GB/s', 576000000000)
     >>> [gpu.name for gpu in named("4060 ti")], [gpu.name for gpu in named("m3 pro")]
     (['RTX-4060-Ti-8', 'RTX-4060-Ti-16'], ['M3-Pro-18', 'M3-Pro-36'])
     """
@@ -260,8 +266,8 @@ def is_accelerator(name: str) -> bool:
 
 def _meant(name: str) -> list[Accelerator]:
     """The accelerators that a name may mean, the likeliest first. Raises UsageError where none has the memory in it."""
-    if re.fullmatch(AMOUNT, name, re.ASCII):
-        return [Accelerator("a card", {}, short_memory(name))]
+    if own := re.fullmatch(OWN, name, re.ASCII):
+        return [_own(*own.groups())]
     of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
     for spelling, parts in product((name, of_memory), (_beginnings, _endings)):
         asked = "".join(_words(spelling))
@@ -270,6 +276,15 @@ def _meant(name: str) -> list[Accelerator]:
         if matches:
             return _of_memory(sorted(whole or matches, key=_memory), spelling)
     return []
+
+
+def _own(memory: str, bandwidth: str | None) -> Accelerator:
+    """A card that no table has: ``24GB``, or with its bandwidth ``24GB@576GB/s``."""
+    memory = short_memory(memory)
+    if bandwidth is None:
+        return Accelerator("a card", {}, memory)
+    name = f"{memory}@{short_memory(bandwidth)}/s".replace(" ", "")
+    return Accelerator(name, {}, memory, bandwidth=parse_bytes(bandwidth))
 
 
 @cache

@@ -404,6 +404,11 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--draft-model", "gpt2"), 2, "--speculate 3@0.7"),
         (("gpt2", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
         (("bge-m3", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
+        (("gpt2", "--gpu", "24GB@0GB/s"), 2, "is not above 0"),
+        (("gpt2", "--gpu", "24GB@576"), 2, "is not known"),
+        (("gpt2", "--link", "25GB/s"), 2, "no effect where GPUs share no layer"),
+        (("llama-3-8b", "--gpu", "2xh100", "--link", "25GB"), 2, "--link '25GB' is no rate; write"),
+        (("bge-m3", "--link", "25GB/s"), 2, "no effect where nothing is written"),
         (("gpt2", "--context", "1k", "--output", "2k"), 2, "leaves nothing for a prompt"),
         (("gpt2", "--context", "1k", "--input", "1k"), 2, "leaves nothing for an answer"),
         (("gpt2", "--context", "1k", "--input", "1k", "--output", "1k"), 2, "is not --input 1,024"),
@@ -643,3 +648,38 @@ def test_what_does_not_stand_side_by_side(quick: Quick, words: tuple[str, ...], 
     refused = quick("serve", "llama-3.1-8b", *words)
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert told in refused.stderr
+
+
+def test_a_card_of_ones_own_has_a_floor_of_bytes(quick: Quick) -> None:
+    """By hand: 8,030,261,248 weights in 16 bits less the table (128,256 x 4,096), of which a row is read, and 131,072
+    bytes of cache for each of 1,024 + 128 + 1 tokens, at 576 GB/s.
+    """
+    found = answer(quick, "serve", "llama-3-8b", "--gpu", "24GB@576GB/s")
+    weights = 2 * (8_030_261_248 - 128_256 * 4096) + 2 * 4096
+    assert found["floor"]["tpot_ms"] == pytest.approx(1000 * (weights + 1153 * 131_072) / 576e9)
+    assert found["floor"]["bound"] == "bandwidth"
+    assert found["estimate"] is None
+    said = quick("serve", "llama-3-8b", "--gpu", "24GB@576GB/s").stdout
+    assert "Products are in no floor: no dense peak of 24GB@576GB/s is known" in said
+    assert "Products are in no floor" in quick("serve", "bge-m3", "--gpu", "24GB@576GB/s").stdout
+    assert "FITS: needs" in quick("memory", "llama-3-8b", "--serve", "--gpu", "24GB@576GB/s").stdout
+
+
+def test_a_link_of_ones_own(quick: Quick) -> None:
+    """By hand: two sums of each of 32 layers send half of 4,096 numbers of 16 bits to the other GPU, each once at least.
+
+    Where GPUs have PCIe alone nothing is estimated until somebody says how fast it is.
+    """
+    words = ("serve", "llama-3-8b", "--gpu", "2x24GB@576GB/s")
+    slow = answer(quick, *words, "--link", "3.2GB/s")
+    assert slow["floor"]["tpot_link_ms"] == pytest.approx(1000 * 2 * 32 * 4096 * 2 * 0.5 / 3.2e9)
+    assert answer(quick, *words)["floor"]["tpot_link_ms"] == 0
+    assert "Sums over GPUs are in no floor" in quick(*words).stdout
+    pair = ("serve", "llama-3-8b", "--gpu", "2xh100-pcie", "--concurrency", "8")
+    assert "(--link, as measured there)" in quick(*pair).stdout
+    assert answer(quick, *pair)["estimate"] is None
+    fast, slow = (answer(quick, *pair, "--link", rate)["estimate"]["parts_ms"] for rate in ("50GB/s", "5GB/s"))
+    sums = 2 * 32 * 8 * 4096 * 2 / 0.8  # of a step, through a bus of 0.8 of the link; the rest is latency
+    assert slow["all_reduce"] - fast["all_reduce"] == pytest.approx(1000 * sums * (1 / 5e9 - 1 / 50e9))
+    assert slow["kernels"] == fast["kernels"]
+    assert "sums are counted at the rate of --link" in quick(*pair, "--link", "50GB/s").stdout

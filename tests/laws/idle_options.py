@@ -273,6 +273,7 @@ TEXTS = {
     "speculate": ["3@0.7"],
     "draft_model": ["gpt2"],
     "disaggregate": ["1:1", "2:1"],
+    "link": ["3GB/s", "100GB/s"],
 }
 NUMBERS = ["2", "3", "8", "48", "1000"]
 AMOUNTS = ["0.5", "3", "1e15"]

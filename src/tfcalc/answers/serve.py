@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
-from tfcalc.answers.serve_base import ServedAnswer, rate_in_words
+from tfcalc.answers.serve_base import ServedAnswer, rate_in_words, without_products
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -25,7 +25,7 @@ from tfcalc.answers.serve_question import (
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
-from tfcalc.hardware import parse_gpu
+from tfcalc.hardware import GIGA, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
@@ -654,7 +654,7 @@ class Serve(ServedAnswer):
                 if card.domain > 1
                 else f"{card.name} has PCIe"
             )
-            return f"{joined}, and sums over {tp} take 1 to 10 times as long, by the host"
+            return f"{joined}, and sums over {tp} take 1 to 10 times as long, by the host (--link, as measured there)"
         return ""
 
     @cached_property
@@ -669,7 +669,7 @@ class Serve(ServedAnswer):
         """Return whether a run of one's own sent sums over as many of these GPUs."""
         own = self.question.runs
         return own is not None and any(
-            run.of.sharing.tp == tp and run.of.card == self.question.card for run in own.runs
+            run.of.sharing.tp == tp and run.of.card.name == self.question.card.name for run in own.runs
         )
 
     @cached_property
@@ -852,6 +852,8 @@ class Serve(ServedAnswer):
         yield "floor: bytes over the bandwidth, FLOPs over the dense peak, overlapped; activations are not counted"
         yield "tpot is the time of a token after the first; a request that ends is followed by another"
         yield self._room_in_words()
+        if self.question.card.own_link:
+            yield f"GPUs send each other {self.question.card.link / GIGA:,.4g} GB/s in one direction (--link)"
         if self.by is not None:
             yield f"prompts are read {self.of.read_at_once:,} tokens at a time"
             yield "experts are chosen alike and independently"
@@ -940,10 +942,11 @@ class Serve(ServedAnswer):
         weights = of(Bytes(self.step_weights), Serve.exact, ExactKeys.weights_bytes_per_step)
         cache = of(Bytes(self.step_cache), Serve.exact, ExactKeys.cache_bytes_per_step)
         products = of(Short(self.step_flops), Serve.exact, ExactKeys.flops_per_step)
+        multiplied = f"{MILLI * at.floor_of_token.compute:,.3g}" if self.of.machine.multiplies else None
         rows: list[list[Cell]] = [
             ["weights, read once", weights, None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
             ["cache", cache, None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
-            ["products", None, products, f"{MILLI * at.floor_of_token.compute:,.3g}"],
+            ["products", None, products, multiplied],
         ]
         if self.guessed_bytes:
             moved = of(Bytes(self.guessed_bytes), Serve.exact, ExactKeys.draft_bytes_per_step)
@@ -1026,6 +1029,12 @@ class Serve(ServedAnswer):
         floor = at.floor_of_token
         first = short_seconds(at.floor_of_first.seconds)
         yield f"Floor: {short_seconds(floor.seconds)} a token, by {floor.name}; {first} for the first"
+        if not self.of.machine.multiplies:
+            yield without_products(self.question.card.name)
+        if self.question.sharing.gpus > 1 and not self.of.machine.link:
+            yield "Sums over GPUs are in no floor: how fast their link is, is not known (--link)"
+        if self.question.card.own_link and self.by is not None:
+            yield "The band is of GPUs with fast links; sums are counted at the rate of --link, which no run tells of"
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
@@ -1283,6 +1292,7 @@ def serve(
     floor: bool = False,
     curve: bool = False,
     runs: ServedRuns | None = None,
+    link: float | None = None,
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -1312,6 +1322,7 @@ def serve(
         floor: the floor alone, and no estimate.
         curve: further numbers of requests.
         runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
+        link: bytes per second that a GPU sends to the others, as measured; by default the datasheet's.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -1348,7 +1359,7 @@ def serve(
     question = ServeQuestion(
         model_of(model),
         Serving(weights=asked.weights, kv=asked.kv),
-        card_of(name),
+        card_of(name, link),
         gpus,
         sharing,
         Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
@@ -1365,6 +1376,8 @@ def serve(
     )
     if tp is None and count > 1:
         question = question.laid_out(lambda one: bool(Serve(one).of.serves))
+    if link is not None and question.sharing.tp == 1 and apart is None and not fewest:
+        raise UsageError("a link has no effect where GPUs share no layer", "leave it out, or take --tp 2 or more")
     return served(question)
 
 

@@ -18,6 +18,11 @@ class ServedAnswer(Answer):
     fits = boolean("whether it fits: with one request, or with all that are read at once", lambda answer: answer.holds)
 
 
+def without_products(name: str) -> str:
+    """Say that a floor is of bytes alone."""
+    return f"Products are in no floor: no dense peak of {name} is known"
+
+
 def rate_in_words(number: float) -> str:
     """Write requests or tokens per second: ``5.63``, ``46,123``.
 

@@ -29,15 +29,21 @@ EIGHT_BITS = "fp8"
 """Format of weights and cache that is proposed, on cards that multiply in it."""
 
 
-def card_of(name: str) -> Accelerator:
-    """Return the accelerator of a name. Raises UsageError for several, and where its bandwidth is not known."""
+def card_of(name: str, link: float | None = None) -> Accelerator:
+    """Return the accelerator of a name, with a ``link`` of one's own in bytes per second where there is one.
+
+    Raises UsageError for several, and where its bandwidth is not known.
+    """
     if "," in name:
         raise UsageError("serve asks about GPUs of one kind", f"take one of {quoted(name)}, and ask again")
     card = named(name)[0]
     if not card.bandwidth:
         fact = f"{quoted(name)} says how much memory a card has, and no bandwidth follows from it"
-        raise UsageError(fact, "name the card: --gpu rtx-4090; or ask what fits: tfcalc memory MODEL --serve")
-    return card
+        remedy = (
+            "name the card: --gpu rtx-4090; or say its bandwidth: --gpu 24GB@576GB/s; or ask what fits: tfcalc memory"
+        )
+        raise UsageError(fact, f"{remedy} MODEL --serve")
+    return card if link is None else card._replace(link=link, own_link=True)
 
 
 class Limits(NamedTuple):
@@ -192,4 +198,5 @@ def _cards(asked: ServeQuestion) -> Iterator[ServeChange]:
     for card in sorted(accelerators(), key=lambda card: card.bandwidth):
         known = engine_of(asked.engine, card) and price_of(card, None, asked.prices)
         if known and card.bandwidth > asked.card.bandwidth:
-            yield ServeChange(f"--gpu {asked.gpus}x{card.name.lower()}", asked._replace(card=card, price=None))
+            taken = card._replace(link=asked.card.link, own_link=True) if asked.card.own_link else card
+            yield ServeChange(f"--gpu {asked.gpus}x{card.name.lower()}", asked._replace(card=taken, price=None))

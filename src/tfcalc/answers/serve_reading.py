@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
-from tfcalc.answers.serve_base import ServedAnswer, rate_in_words
+from tfcalc.answers.serve_base import ServedAnswer, rate_in_words, without_products
 from tfcalc.answers.serve_question import INPUT, card_of
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
@@ -227,15 +227,20 @@ class ServedReading(ServedAnswer):
         """The bytes and FLOPs of reading the requests."""
         q = self.question
         bandwidth = q.card.bandwidth or float("inf")
-        at_peak = 1000 * self.bounds.compute
+        at_peak = f"{1000 * self.bounds.compute:,.3g}" if self.machine.multiplies else None
         weights = of(Bytes(self.weights_read), ServedReading.reading, ReadingExactKeys.weights_bytes)
         rows: list[list[Cell]] = [
             ["weights, read once", weights, None, f"{1000 * self.weights_read / bandwidth:,.3g}"],
-            ["products", None, Short(q.concurrency * self.flops), f"{at_peak:,.3g}"],
+            ["products", None, Short(q.concurrency * self.flops), at_peak],
         ]
         names = ("bytes", "FLOPs", "ms at peak")
         columns = [Column("reading on each GPU", numeric=False), *(Column(name) for name in names)]
-        notes = [f"Nothing is estimated: {NO_RUNS}", f"Room for {self.capacity:,} requests at once on a GPU"]
+        bytes_alone = () if self.machine.multiplies else (without_products(q.card.name),)
+        notes = [
+            *bytes_alone,
+            f"Nothing is estimated: {NO_RUNS}",
+            f"Room for {self.capacity:,} requests at once on a GPU",
+        ]
         longest = q.model.longest
         if isinstance(longest, int) and q.prompt > longest:
             notes.append(f"The model was made for {longest:,} tokens, fewer than the {q.prompt:,} asked for")

@@ -219,20 +219,28 @@ class KernelSeconds(NamedTuple):
 class ServingMachine:
     """A GPU among others that serve: what its datasheet says, and what operators reach."""
 
-    def __init__(self, card: Accelerator, link: float | None = None) -> None:
+    def __init__(self, card: Accelerator) -> None:
         self.card = card
         self.operators = operators_of(card)
-        self.link = card.link if link is None else link
+        self.link = card.link
 
     @property
     def bus(self) -> float:
         """Bytes per second of an all-reduce's bus, as it was measured or as the link allows."""
-        known = links().get(self.card.name)
+        known = None if self.card.own_link else links().get(self.card.name)
         return REDUCED_SHARE * (known.bus if known else self.link)
 
     def joins(self, gpus: int) -> bool:
-        """Return whether this many GPUs are joined by more than PCIe, over which sums differ tenfold by host."""
-        return gpus == 1 or (gpus <= self.card.domain and self.link >= SLOWEST)
+        """Return whether this many GPUs are joined by more than PCIe, over which sums differ tenfold by host.
+
+        A link of one's own is taken for what it was measured to be, whatever it is made of.
+        """
+        return gpus == 1 or self.card.own_link or (gpus <= self.card.domain and self.link >= SLOWEST)
+
+    @property
+    def multiplies(self) -> bool:
+        """Return whether it is known how fast it multiplies, so that products bound anything."""
+        return self.peak(HALF) > 0
 
     def peak(self, bits: int) -> float:
         """Dense FLOP/s with operands of this many bits, or of more where it has no such products; 0 if unknown."""

@@ -24,6 +24,7 @@ from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.serving.stored import reads_alone
 from tfcalc.timing.served import Disaggregated, Draft
+from tfcalc.units import parse_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -37,6 +38,12 @@ GPU = Option(
     group="gpus",
     front=True,
     offers="gpus",
+)
+LINK = Option(
+    "link",
+    ("--link",),
+    "bytes per second that a GPU sends to the others, as you measured it: 25GB/s [default: the datasheet's]",
+    group="gpus",
 )
 LOAD = (
     Option(
@@ -184,6 +191,7 @@ def _served(settings: Settings, model: Model, gpu: str, tp: int | None) -> Serve
         floor=bool(settings.get("floor")),
         curve=bool(settings.get("curve") or settings.get("chart") or drawn_in_file(settings)),
         runs=_own_runs(settings, model, name),
+        link=bytes_per_second(settings.get("link", "")),
     )
 
 
@@ -191,7 +199,7 @@ def _reading(settings: Settings, model: Model) -> ServedReading:
     """Return how fast a model reads that writes nothing."""
     layout = tuple(name for name in OF_LAYOUT if name != "gpus")
     written = ("output_tokens",) if settings.get("output_tokens") else ()
-    settings.refuse((*layout, *written, *OF_ANSWERS, "kv"), "where nothing is written", {})
+    settings.refuse((*layout, *written, *OF_ANSWERS, "kv", "link"), "where nothing is written", {})
     count, name = parse_gpu(settings.get("gpu", "h100"))
     context, prompt = settings.get("context"), settings.get("input_tokens")
     if None not in (context, prompt) and context != prompt:
@@ -310,6 +318,20 @@ def requests_per_second(text: str) -> float:
     return float(match[1])
 
 
+def bytes_per_second(text: str) -> float | None:
+    """Read ``25GB/s``; None where nothing is said. Raises UsageError.
+
+    >>> bytes_per_second("25GB/s"), bytes_per_second("")
+    (25000000000.0, None)
+    """
+    if not text:
+        return None
+    amount, slash, unit = text.partition("/")
+    if not slash or unit.strip().lower() != "s":
+        raise UsageError(f"--link {quoted(text)} is no rate", "write bytes for each second: 25GB/s")
+    return float(parse_bytes(amount))
+
+
 def _write(found: Serve | ServedSideBySide | ServedReading, settings: Settings) -> None:
     """Write the curve as a chart where one is asked for; else as any other answer."""
     if not isinstance(found, Serve) or not deliver_chart(found.chart, settings):
@@ -331,6 +353,7 @@ COMMAND = Command(
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,
         GPU,
+        LINK,
         *(_PLAN[name] for name in OF_LAYOUT),
         *LOAD[:2],
         _PLAN["context"],
