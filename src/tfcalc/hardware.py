@@ -234,8 +234,8 @@ def parse_gpu(text: str) -> tuple[int, str]:
 def named(name: str, instead: str = "") -> list[Accelerator]:
     """Return the accelerators that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``TPU v5p``.
 
-    An amount of memory, ``24GB``, is an unknown card that has it; with its bandwidth it is ``24GB@576GB/s``. Raises UsageError with the nearest name, and
-    the option to give ``instead``, if there is one.
+    An amount of memory, ``24GB``, is an unknown card that has it; with its bandwidth it is ``24GB@576GB/s``. Raises
+    UsageError with the nearest name, and the option to give ``instead``, if there is one.
 
     >>> [gpu.name for gpu in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')

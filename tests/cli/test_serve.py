@@ -666,7 +666,7 @@ def test_a_card_of_ones_own_has_a_floor_of_bytes(quick: Quick) -> None:
 
 
 def test_a_link_of_ones_own(quick: Quick) -> None:
-    """By hand: two sums of each of 32 layers send half of 4,096 numbers of 16 bits to the other GPU, each once at least.
+    """By hand: two sums of each of 32 layers send half of 4,096 numbers of 16 bits to the other GPU, each once.
 
     Where GPUs have PCIe alone nothing is estimated until somebody says how fast it is.
     """
