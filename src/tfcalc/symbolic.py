@@ -85,6 +85,8 @@ def roots(number: Polynomial, letter: str) -> list[Root]:
     >>> l, h = symbols("l h")
     >>> roots(3 * l - 2 * h, "l")
     [Root(plain=2*h, before=0, under=0, bottom=3)]
+    >>> roots(5 * l - 4 * h + 1, "l")
+    [Root(plain=-1 + 4*h, before=0, under=0, bottom=5)]
     """
     import sympy
 
@@ -93,7 +95,7 @@ def roots(number: Polynomial, letter: str) -> list[Root]:
     nothing = Polynomial({})
     if poly.degree() == 1:
         slope, constant = poly.all_coeffs()
-        top, bottom = sympy.fraction(sympy.cancel(sympy.together(-constant / slope)))
+        top, bottom = sympy.fraction(sympy.together(sympy.cancel(-constant / slope)))
         return [Root(*_signed(from_sympy(top), nothing, nothing, from_sympy(bottom)))]
     if poly.degree() != 2:
         return []

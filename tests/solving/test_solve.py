@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from math import prod, sqrt
+from typing import Any
 
 import pytest
 
 from tests.conftest import Program
-from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, solve
+from tfcalc import InvalidModel, Serving, Training, Transformer, UsageError, Workload, load, memory, solve
 from tfcalc.solving.answer import Solved
 from tfcalc.solving.unknown import domain
+from tfcalc.symbolic import Root
 
 DECODER = Transformer(kind="decoder", d_model=768, n_heads=12, n_layers=12)
 
@@ -38,6 +41,49 @@ def test_an_encoder_alone_needs_three_times_that_length() -> None:
     """8lh² + 4l²h = 16lh² at l = 2h, which 1,024 tokens meet exactly."""
     found = solved("attention = ffn", "seq", Transformer(kind="encoder"))
     assert (found.outcome, found.value, found.closed) == ("exact", 1024, "l = 2h")
+
+
+def test_a_causal_decoder_beside_an_encoder_needs_a_fifth_more() -> None:
+    """By hand: 4lh(2h + l) + [8lh² + 2hl(l + 1)] + 4lh(2h + l) = 32lh² at 5l = 4h - 1: of h = 512, 409.4."""
+    found = solved("attention = ffn", "seq", workload=Workload(attention="causal"))
+    assert (found.outcome, found.value, found.closed) == ("crossing", 410, "l = (4h - 1)/5")
+
+
+SIZES = {"h": 320, "l": 77, "b": 3, "n": 5, "f": 1280, "V": 1000, "a": 8}
+
+
+def value(root: Root) -> float:
+    """The root at these sizes."""
+    plain, before, under, bottom = (
+        sum(factor * prod(SIZES[str(atom)] ** power for atom, power in powers) for powers, factor in part.terms.items())
+        for part in root
+    )
+    return (plain + before * sqrt(under)) / bottom
+
+
+CLOSED = [
+    (condition, unknown, kind, attention)
+    for condition in ("attention = ffn", "2 * attention = ffn", "attention = 3 * ffn", "encoder = decoder", "ffn = 5e9")
+    for unknown in ("seq", "d_model", "batch")
+    for kind in ("encoder", "decoder", "encoder-decoder")
+    for attention in ("full", "causal")
+]
+
+
+@pytest.mark.parametrize(("condition", "unknown", "kind", "attention"), CLOSED)
+def test_a_closed_form_is_where_the_sides_cross(condition: str, unknown: str, kind: Any, attention: str) -> None:
+    """At the sizes of the model one of its roots is a size of the table's ends, or between two that are neighbours."""
+    model = Transformer(kind=kind, d_model=320, n_heads=8, n_layers=5, vocab_size=1000)
+    run = Workload(batch_size=3, seq_len=77, attention=attention)
+    try:
+        found = solved(condition, unknown, model, run, of="flops")
+    except (UsageError, InvalidModel):  # the kind has no such part, or the size decides nothing
+        return
+    if found.steps is None or not found.steps.equal or not found.found.crossings:
+        return
+    numbers = [value(root) for root in found.steps.equal]
+    ends = [(found.found.domain.size(low), found.found.domain.size(high)) for low, high in found.found.crossings]
+    assert any(low <= number <= high for number in numbers for low, high in ends), (numbers, ends)
 
 
 def test_in_the_decoder_of_an_encoder_decoder_attention_always_costs_more() -> None:

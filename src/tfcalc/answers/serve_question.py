@@ -39,10 +39,8 @@ def card_of(name: str, link: float | None = None) -> Accelerator:
     card = named(name)[0]
     if not card.bandwidth:
         fact = f"{quoted(name)} says how much memory a card has, and no bandwidth follows from it"
-        remedy = (
-            "name the card: --gpu rtx-4090; or say its bandwidth: --gpu 24GB@576GB/s; or ask what fits: tfcalc memory"
-        )
-        raise UsageError(fact, f"{remedy} MODEL --serve")
+        remedy = "name the card: --gpu rtx-4090; or say its bandwidth: --gpu 24GB@576GB/s"
+        raise UsageError(fact, f"{remedy}; or ask what fits: tfcalc memory MODEL --serve")
     return card if link is None else card._replace(link=link, own_link=True)
 
 
