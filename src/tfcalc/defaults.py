@@ -181,21 +181,22 @@ def serving_context(model: Model, workload: Workload) -> Num:
 
 
 def served_dtype(model: Model) -> str:
-    """The format in which an engine serves the checkpoint's unquantized tensors: 16 bits where they have 32.
-
-    Source: vLLM's ``--dtype auto`` ("will use FP16 precision for FP32 and FP16 models, and BF16 precision for BF16
-    models"), but for those of its ``_FLOAT16_NOT_SUPPORTED_MODELS``, which take bf16. The model without a name, which
-    is no checkpoint, stays as it is.
-    """
-    dtype, stored = own_dtype(model), own_format(model)
-    if dtype != FP32.name or not isinstance(model, HFModel) or (stored and not stored.format.plain):
-        return dtype
-    return BF16.name if model.family.model_type.startswith(NOT_IN_FP16) else FP16.name
+    """The format in which an engine serves the checkpoint's unquantized tensors: 16 bits where they have 32."""
+    own, stored = own_dtype(model), own_format(model)
+    return engine_dtype(model) if own == FP32.name and not (stored and not stored.format.plain) else own
 
 
 def engine_dtype(model: Model) -> str:
-    """The format that an engine computes in, which tensors have that it does not quantize: 16 bits in any case."""
-    return served_dtype(model) if own_dtype(model) == FP32.name else compute_dtype(model)
+    """The format that an engine computes in, and caches: a checkpoint's own, or 16 bits where it has 32 or fewer.
+
+    The model without a name, which is no checkpoint, stays as it is.
+
+    Source: vLLM's ``--dtype auto`` ("will use FP16 precision for FP32 and FP16 models, and BF16 precision for BF16
+    models"), but for those of its ``_FLOAT16_NOT_SUPPORTED_MODELS``, which take bf16.
+    """
+    if own_dtype(model) != FP32.name or not isinstance(model, HFModel):
+        return compute_dtype(model)
+    return BF16.name if model.family.model_type.startswith(NOT_IN_FP16) else FP16.name
 
 
 NOT_IN_FP16 = ("gemma2", "gemma3", "plamo2", "glm4")
