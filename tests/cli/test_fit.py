@@ -105,6 +105,14 @@ def test_serving(quick: Quick) -> None:
     assert found["not_computed"] == ["T4"]  # which has no bf16
 
 
+def test_llama_cpp_runs_its_formats_on_any_gpu(quick: Quick) -> None:
+    """A T4 multiplies no bf16, which vLLM would compute in; llama.cpp's CUDA kernels need capability 5.0."""
+    for words, said in ((("--quant", "awq"), True), (("--quant", "q4_k_m"), False)):
+        found = json.loads(quick("fit", "llama-3.1-8b", "--serve", *words, "--json").stdout)
+        assert ("T4" in found["not_computed"]) is said
+    assert json.loads(quick("fit", "llama-3.1-8b-q4_k_m", "--serve", "--json").stdout)["not_computed"] == []
+
+
 def test_on_several_of_each(quick: Quick) -> None:
     """--gpus is the number of each: the states are shared, and the line says how many."""
     found = _json(quick, "fit", "gpt2", "--layers", "1", "--seq", "64", "--gpus", "4", "--fsdp")

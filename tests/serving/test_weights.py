@@ -360,3 +360,10 @@ def test_an_engine_has_unquantized_tensors_in_16_bits() -> None:
     )
     assert (by_engine.conventions["unquantized"], by_library.conventions["unquantized"]) == ("bf16", "fp32")
     assert by_library.weights_bytes - by_engine.weights_bytes == 2 * whole
+
+
+@pytest.mark.parametrize("name", ["gemma-2-27b", "gemma-2-27b-q5_k_m", "gemma-2-27b-q8_0"])
+def test_a_cache_has_16_bits_where_the_config_says_32(name: str) -> None:
+    """Keys and values of 46 layers, 16 heads of 128 numbers, 2 bytes each: llama.cpp's and vLLM's default."""
+    found = memory(catalog.load(name), serving=Serving(context=1024))
+    assert found.totals["kv_cache_bytes"] == 1024 * 2 * 46 * 16 * 128 * 2

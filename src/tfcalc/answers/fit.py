@@ -13,7 +13,7 @@ from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import EFFORT, ends_within, value_of
-from tfcalc.defaults import served_dtype
+from tfcalc.defaults import own_format, served_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Training
@@ -21,6 +21,7 @@ from tfcalc.report.declared import Answer, Record, Told, integer, records, text,
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
+from tfcalc.serving.weight_formats import MixedFormat, format_named
 from tfcalc.training.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -363,8 +364,15 @@ def named_card(card: Capacity) -> Accelerator:
 
 
 def _computed_on(question: FitQuestion, card: Accelerator) -> bool:
-    """Return whether a GPU computes in the format that the model is served in; a training's verdict says it itself."""
-    return question.serving is None or served_dtype(question.model) in card.peaks
+    """Return whether a GPU computes in the format that the model is served in; a training's verdict says it itself.
+
+    llama.cpp's kernels convert its formats to what any GPU multiplies (ggml-cuda).
+    """
+    if question.serving is None:
+        return True
+    own, asked = own_format(question.model), question.serving.weights
+    stored = format_named(asked) if asked else own.format if own else None
+    return isinstance(stored, MixedFormat) or served_dtype(question.model) in card.peaks
 
 
 def _named(one: VerdictOnCard) -> str:
