@@ -268,7 +268,7 @@ def _meant(name: str) -> list[Accelerator]:
     """The accelerators that a name may mean, the likeliest first. Raises UsageError where none has the memory in it."""
     if own := re.fullmatch(OWN, name, re.ASCII):
         return [_own(*own.groups())]
-    of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
+    of_memory = re.sub(r"[-_ ](\d+)[Gg]?$", r" \1GB", name)  # a100-40, a100-80G
     for spelling, parts in product((name, of_memory), (_beginnings, _endings)):
         asked = "".join(_words(spelling))
         matches = _by_part(parts).get(asked, []) if re.search(r"\d", asked) else []

@@ -40,6 +40,15 @@ WORKS = {
     "llama-3-8b,qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
     "train llama-3-8b --weights nf4 --gpu h100": "FITS",
     "llama-3-8b --lora": "GiB peak",
+    "chinchilla --compute 1e21": "parameters on 57.7B tokens",
+    "chinchilla --flops=1e21": "parameters on 57.7B tokens",
+    "compute-optimal --budget-usd 1M --gpu h100": "parameters on",
+    "shape --flops 1e12": "FLOPs, +",
+    "memory gpt2 --train --r 64": "GiB peak",
+    "memory llama-3-8b --train --fsdp full_shard --gpus 8": "GiB peak",
+    "flops gpt2 --block-size 512": "GFLOPs for a forward pass",
+    "llama-3-8b --gpu A100-80G": "8.03B parameters",
+    "serve gpt2 --price $2.50/hr": "ms a token",
     "llama-3-8b --lora --gpu rtx-4090 --loss fused": "FITS",
     "gpt2 --lora --tokens 10M --gpu t4": "10M tokens",
     "llama-3-8b --context 8k": "GiB peak, in prefill",
@@ -124,6 +133,13 @@ ANSWERED = {
     "memory gpt2 --train --precision fp8 --backend megatron": "plan --precision fp8 has its layouts",
     "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
+    "serve llama-3-8b -ngl 20": "tfcalc memory MODEL --serve --engine llama.cpp --ngl N",
+    "serve gpt2 --gpu_memory_utilization 0.8": "lines of an engine's log",
+    "serve gpt2 --dtype bfloat16": "did you mean --weights?",
+    "train gpt2 --global-batch-size 32": "type --batch, the sequences of each GPU at once, and --grad-accum",
+    "flops gpt2 --tflops 3": "type --peak",
+    "params --block_size 8": "type --positions learned --max-len N",
+    "train gpt2 --grpo --use_vllm": "type --vllm-mode",
 }
 
 
@@ -135,6 +151,13 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert len(found.stdout.splitlines()) <= (
         24 if line.startswith("plan") else 20
     )  # a plan says how to open its first
+
+
+def test_flops_of_a_pass_that_no_model_has_are_those_of_a_training(tfcalc: Program) -> None:
+    found = tfcalc("design", "--flops", "1e21")
+    assert found.returncode == 1
+    assert "of a whole training: tfcalc design --compute 1e+21" in found.stdout
+    assert tfcalc("design", "--compute", "1e+21").returncode == 0
 
 
 def test_a_question_in_quotes_is_the_same(tfcalc: Program) -> None:

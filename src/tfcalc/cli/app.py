@@ -187,8 +187,10 @@ def other_names() -> ModuleType:
 def _is_of_others(word: str, flags: Collection[str]) -> bool:
     """Return whether a word may be a flag of another program, or a value of a switch as its trainer has it."""
     name, equals, _ = word.partition("=")
-    return word.lower() in ("true", "false") or (
-        word.startswith("-") and (name not in flags or (bool(equals) and word.endswith(("rue", "alse"))))
+    return (
+        word.lower() in ("true", "false")
+        or word.startswith("full_shard")
+        or (word.startswith("-") and (name not in flags or (bool(equals) and word.endswith(("rue", "alse")))))
     )
 
 

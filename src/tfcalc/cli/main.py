@@ -250,18 +250,25 @@ def _typer(asked: list[str], called: str | None) -> int:
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error, called, app.other_names()) from None
+        others = app.other_names()
+        raise _usage(error, called, others, others.short_flag(words)) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageError:
-    """Return typer's error about the command line, in our words."""
+def _usage(error: Exception, called: str | None, others: ModuleType, short: str = "") -> UsageError:
+    """Return typer's error about the command line, in our words.
+
+    A ``short`` flag of another program, such as -ngl, is several options of one letter to typer.
+    """
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
+    if short and "o such option" in str(error):
+        option, close = short, ()
     if option and close is not None and "o such option" in str(error):
         near = nearest(option, close) if close else "see --help"
         of_others = _of_others(others.stands_for(option))
-        meant = others.here(option, called) or _elsewhere(option) or others.hint(option)
+        meant = others.here(option, called) or others.here(others.stands_for(option), called)
+        meant = meant or _elsewhere(option) or others.hint(option)
         if " " in option:
             meant = "a set of options begins with its model: 'gpt2 --heads 8'"
         meant = meant or _with_part(option, called) or of_others or near

@@ -21,6 +21,8 @@ class Option(NamedTuple):
     An option may be ``short_for`` others with their values (None: its own). ``alone`` is its value where none follows
     it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
 
+    An amount is ``hourly`` if it is one of dollars for an hour.
+
     One of a ``pair`` takes two texts, which are one value with VERSUS between them.
 
     What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
@@ -57,6 +59,7 @@ class Option(NamedTuple):
     group: str = QUESTION
     front: bool = False
     offers: str = ""
+    hourly: bool = False
 
     @property
     def keys(self) -> list[str]:

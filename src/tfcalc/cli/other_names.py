@@ -85,7 +85,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--grad-accum", "--gradient-accumulation-steps"),
         **_as("--seq", "--max-seq-length", "--max-length", "--model-max-length"),
         **_as("--optimizer", "--optim"),
-        **_as("--lora", "--lora-r", "--lora-rank"),
+        **_as("--lora", "--lora-r", "--lora-rank", "--r"),
         **_as("--epochs", "--num-train-epochs"),
         **_as("--lora-targets", "--lora-target-modules", "--target-modules"),
         "--use-dora": Meaning(("--dora",)),
@@ -99,6 +99,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
             ("--use-liger-kernel", "--use-liger", "--liger", "--liger-kernel"), Meaning(("--backend",), "fused")
         ),
     },
+    "nanoGPT": _as("--seq", "--block-size"),
     "Axolotl, LLaMA-Factory": {
         **_as("--seq", "--sequence-len", "--cutoff-len"),
         **_as("--lora-targets", "--lora-target"),
@@ -204,6 +205,8 @@ INSTEAD = {
     **dict.fromkeys(PACKED, "every sequence is counted as full, as packing makes it: leave it out"),
     "--max-seq-len": "type --seq of training, or --context of serving",
     "--enable-expert-parallel": "type --ep N, the GPUs that share the experts: tp x dp",
+    "--tflops": "type --peak, the FLOPs per second of a GPU: 989T",
+    "--use-vllm": "type --vllm-mode colocate or server",
     "--mem-fraction-static": "type --gpu-memory-utilization with --engine sglang, for all that the engine takes",
     "--kv-cache-free-gpu-memory-fraction": "type --gpu-memory-utilization, for all that the engine takes",
     "--cache-type-k": "type --kv, for keys and values alike",
@@ -253,14 +256,25 @@ OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --en
 OF_A_CLASS = (
     "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
 )
+OF_ALL_COPIES = "type --batch, the sequences of each GPU at once, and --grad-accum, how often a step adds them"
 OF_COMMAND = {
-    "memory": {"--max": "--budget"},
-    "params": {"--budget": "--max"},
+    "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
+    "params": {
+        "--budget": "--max",
+        "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
+    },
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
-    "train": {"--hours": HOURS, "--days": HOURS},
+    "train": {
+        "--hours": HOURS,
+        "--days": HOURS,
+        "--global-batch-size": OF_ALL_COPIES,
+        "--global-batch": OF_ALL_COPIES,
+    },
     "serve": {
         "--seq": "--context",
         "--batch": "--concurrency",
+        "--dtype": "--weights",
+        "--ngl": "layers in the host's memory are those of tfcalc memory MODEL --serve --engine llama.cpp --ngl N",
         **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs", "--gpu-memory-utilization"), OF_LOG),
     },
     "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},
@@ -310,8 +324,8 @@ IN_TRAINING = {
 """Flags of training alone; ``--phase train`` says it, too."""
 ONE_OF_ALL = ("--tp", "--pp", "--dp", "--cp", "--ep", "--etp")
 """Degrees of parallelism, of which 1 is none: a command without the option takes that."""
-ON, OFF = ("true", "True"), ("false", "False")
-"""Values that a trainer's switches take."""
+ON, OFF = ("true", "True", "full_shard", "full_shard auto_wrap"), ("false", "False")
+"""Values that a trainer's switches take; that of --fsdp says how FSDP shards."""
 
 
 def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping[str, str]) -> Iterator[str]:
@@ -386,7 +400,7 @@ def here(flag: str, command: str | None) -> str:
     >>> here("--max", "memory"), here("--max", "models"), here("--base", "diff")[:40]
     ('did you mean --budget?', '', 'write the revision before the file: tfca')
     """
-    name = OF_COMMAND.get(command or "", {}).get(flag, "")
+    name = OF_COMMAND.get(command or "", {}).get(_hyphened(flag), "")
     return f"did you mean {name}?" if name.startswith("-") else name
 
 
@@ -398,6 +412,15 @@ def stands_for(flag: str) -> str:
     """
     meaning = BY_FLAG.get(_hyphened(flag))
     return meaning.options[0] if meaning else ""
+
+
+def short_flag(words: Sequence[str]) -> str:
+    """Return the first flag of several letters behind one hyphen that another program has; empty where there is none.
+
+    >>> short_flag(["serve", "gpt2", "-ngl", "20"]), short_flag(["params", "-q"])
+    ('-ngl', '')
+    """
+    return next((word for word in words if re.fullmatch(r"-[a-z]{2,}", word) and stands_for(word)), "")
 
 
 def hint(flag: str) -> str:

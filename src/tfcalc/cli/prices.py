@@ -18,6 +18,7 @@ PRICE = Option(
     "US dollars for a GPU and an hour [default: [prices] of tfcalc.toml, a dated list]",
     amount=True,
     front=True,
+    hourly=True,
 )
 
 

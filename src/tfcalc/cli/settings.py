@@ -55,7 +55,7 @@ def read(option: Option, raw: Any, called: str) -> Value:
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise UsageError(f"{called} {quoted(raw)} is not a number", "give a number above 0")
         try:
-            return parse_amount(raw)
+            return parse_amount(_dollars(raw) if option.hourly and isinstance(raw, str) else raw)
         except UsageError as error:
             raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
@@ -65,6 +65,16 @@ def read(option: Option, raw: Any, called: str) -> Value:
     if not option.known:
         return raw
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known)
+
+
+def _dollars(text: str) -> str:
+    """Return the number of a price: ``$2.50/hr`` and ``2.50/h`` are ``2.50``; any other text stays.
+
+    >>> _dollars("$2.50/hr"), _dollars("2/h"), _dollars("2/day")
+    ('2.50', '2', '2/day')
+    """
+    amount, slash, unit = text.strip().removeprefix("$").partition("/")
+    return amount if slash and unit.strip().lower() in ("h", "hr", "hour") else text.strip().removeprefix("$")
 
 
 def readable(option: Option, raw: object) -> bool:

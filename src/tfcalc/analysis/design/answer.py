@@ -306,6 +306,7 @@ class Designed(Design):
             quiet=self.answer,
             notes=[
                 self.answer,
+                *self._about_whole(),
                 *self._about_best(),
                 *self._about_run(),
                 *self._about_training(),
@@ -326,6 +327,12 @@ class Designed(Design):
     def _broken(self) -> list[str]:
         named = {name for each in self.candidates for name in each.breaks}
         return [f"against {each.name}: {each.rule}" for each in PRACTICES if each.name in named]
+
+    def _about_whole(self) -> list[str]:
+        """Where no shape has as many FLOPs in a pass: what asks for those of a whole training."""
+        if self.of != "flops" or self._near or not self.candidates or self.candidates[0].amount > self.budget:
+            return []
+        return [f"--flops are those of one pass; of a whole training: tfcalc design --compute {self.budget:g}"]
 
     def _about_best(self) -> list[str]:
         """FLOPs and cache of a token of the best shape, and how far it can be split."""

@@ -224,7 +224,9 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         words[place : place + 1] = words[place].split(",")
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         meant = _of_alias(words[0].lower(), words[1:])
-        words = [*meant, *(_with_context(words[1:]) if meant == KV else words[1:])]
+        behind = _with_context(words[1:]) if meant == KV else words[1:]
+        optimal = ALIASES[words[0].lower()].endswith(COMPUTE)
+        words = [*meant, *(re.sub(OF_A_PASS, COMPUTE, word) if optimal else word for word in behind)]
     if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING:
         words = list(_counted(words))
     command, *rest = words or [""]
@@ -261,10 +263,19 @@ OTHER = rf"{PART}([.\[][\w.,\[\]-]*)?|-.*"
 """What is no formula: such a name, a path that begins with one, or an option."""
 
 
+COMPUTE = "--compute"
+BUDGETS = r"--(compute|flops|budget-usd|budget-gpu-hours|days|tokens)"
+"""Options that say how much a training has, in the place of a number behind the word for compute-optimal."""
+OF_A_PASS = r"^--flops(?==|$)"
+"""Option of FLOPs, which are those of the whole where a compute-optimal training is asked for."""
+
+
 def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     if not rest and word in LISTS:
         return [LISTS[word]]
     command = ALIASES[word].split()
+    if command[-1] == COMPUTE and any(re.fullmatch(BUDGETS, option.partition("=")[0]) for option in rest):
+        command = command[:-1]
     about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)
     if about_run and (word in WITH_TOKENS or command[0] in WITH_TOKENS):
         return ["train", *command[1:]]
