@@ -323,7 +323,7 @@ class Serving(Described):
     cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)
     context: Num | None = dimension(
         "c",
-        "tokens of each request, in the cache [default: the model's longest]",
+        "tokens of each request, in the cache [default: 8,192, or the model's longest]",
         "--context",
         "--max-model-len",
         length=True,

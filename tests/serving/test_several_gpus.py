@@ -155,7 +155,7 @@ def test_a_million_tokens_on_two_gpus_are_answered(quick: Quick) -> None:
 def test_windows_that_are_full_are_told(quick: Quick) -> None:
     """Gemma 3 27B: 10 of 62 layers keep all tokens, 2 x 16 heads of 128 numbers in 2 bytes; of Mistral 7B v0.1 none."""
     some = quick("memory", "gemma-3-27b-it", "--serve", "--context", "128k").stdout
-    told = "From 1,024 tokens on 52 layers keep no more of a request; a further token adds"
+    told = "From 1,024 tokens on 52 layers cache nothing more of a request; a further token adds"
     assert f"{told} {10 * 2 * 16 * 128 * 2 / 1024:.1f} KiB in the others" in some
     assert f"{told} {10 * 2 * 8 * 128 * 2 / 1024:.1f} KiB" in quick("serve", "gemma-3-27b-it", "--gpu", "2xh100").stdout
     every = quick("memory", "mistral-7b-v0.1", "--serve", "--context", "32k", "--gpu", "rtx-4090").stdout

@@ -180,12 +180,12 @@ def windows_in_words(full: FullWindows | None, context: int) -> Iterator[str]:
 
     >>> from tfcalc.serving.caches import FullWindows
     >>> list(windows_in_words(FullWindows(52, 1024, 81920), 8192))
-    ['From 1,024 tokens on 52 layers keep no more of a request; a further token adds 80.0 KiB in the others']
+    ['From 1,024 tokens on 52 layers cache nothing more of a request; a further token adds 80.0 KiB in the others']
     """
     if full is None or context <= full.tokens:
         return
     if full.per_token:
         others = f"a further token adds {short_bytes(full.per_token)} in the others"
-        yield f"From {full.tokens:,} tokens on {full.layers:,} layers keep no more of a request; {others}"
+        yield f"From {full.tokens:,} tokens on {full.layers:,} layers cache nothing more of a request; {others}"
     else:
         yield f"From {full.tokens:,} tokens on the cache of a request does not grow: no layer keeps more"

@@ -160,7 +160,7 @@ def test_a_budget_that_no_shape_is_near_is_a_negative_answer(tfcalc: Program) ->
         ("design --compute 1e21 --layers 3", "--layers 3 has no effect with --compute"),
         ("design --params 1M --within 60", "--within 60 is too wide"),
         ("design --params 1M --multiple-of 1", "--multiple-of 1"),
-        ("design --compute 5", "compute 5 is no training's"),
+        ("design --compute 5", "5 FLOPs are too few for a training"),
     ],
 )
 def test_what_cannot_be_designed_is_refused_in_a_line(line: str, told: str, tfcalc: Program) -> None:

@@ -302,10 +302,9 @@ def compute_optimal(compute: float | None = None, *, spend: Spending | None = No
     paid = None if spend is None else paid_for(spend, lambda flops: _by_rule(flops).params)
     flops = compute if paid is None else paid.compute
     if isinstance(flops, bool) or not isinstance(flops, int | float) or not LEAST <= flops <= MOST:
-        fact = (
-            f"compute {flops:g} is no training's" if isinstance(flops, float) else f"compute {flops!r} is no training's"
-        )
-        raise UsageError(fact, f"give FLOPs from {LEAST:g} to {MOST:g}: 6 x parameters x tokens (20 each are optimal)")
+        said = f"{flops:g}" if isinstance(flops, float) else repr(flops)
+        few = isinstance(flops, int | float) and flops < LEAST
+        raise UsageError(f"{said} FLOPs are too {'few' if few else 'many'} for a training", f"give FLOPs from {LEAST:g} to {MOST:g}: 6 x parameters x tokens (20 each are optimal)")
     return Optimum(flops, tuple((fit, fit.split(flops)) for fit in FITS), paid)
 
 

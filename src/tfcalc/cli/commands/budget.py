@@ -60,7 +60,7 @@ OWN = (
         typed="--baseline FILE",
     ),
     Option(
-        "update", ("--update",), "record the values of today in that file", switch=True, typed="--update", front=True
+        "update", ("--update",), "record today's values in that file", switch=True, typed="--update", front=True
     ),
     Option("reason", ("--reason",), "with --update: why recorded values rise", typed="--reason TEXT", front=True),
     Option("only", ("--model",), "only models of this name or pattern: chat*", front=True),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GPU = Option(
     "gpu",
     ("--gpu",),
-    "one GPU, as memory --gpu (8xh100), or several kinds: h100,l40s [default: common GPUs]",
+    "one GPU, or several: h100, 8xh100; or kinds of them: h100,l40s [default: common GPUs]",
     group="gpus",
     front=True,
     offers="gpus",

@@ -59,7 +59,7 @@ ENGINE = (
     Option(
         "engine",
         ("--engine",),
-        "the engine whose rules hold: vllm, vllm@0.10, sglang",
+        "the engine whose rules apply: vllm, vllm@0.10, sglang, trtllm, llama.cpp",
         offers="engines",
         group="serving",
         front=True,

@@ -20,7 +20,7 @@ APPROX = Option("approx", ("--approx",), "also without biases and norms", switch
 VIA = Option(
     "via",
     ("--via",),
-    "torch: count with transformers, for a model type that tfcalc does not support",
+    "count by transformers, for a model type that tfcalc does not support: torch",
     ("torch",),
     typed="--via torch",
     front=True,

@@ -72,7 +72,7 @@ LOAD = (
         "the model that guesses them, on the same GPUs [default: guessing takes no time]",
         offers="models",
     ),
-    Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s", front=True),
+    Option("rate", ("--rate",), "requests that arrive each second, instead of --concurrency: 3.2/s", front=True),
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )

@@ -66,7 +66,7 @@ PACE = (
     Option(
         "mfu",
         ("--mfu",),
-        "share of the peak that it is said to reach, such as 40%, of all pairs of attention",
+        "share of the peak that the run reaches, such as 40%, with all pairs of attention counted",
         front=True,
     ),
     Option(
