@@ -19,21 +19,24 @@ ASKED = {
     ),
     "Which layout for 1,024 GPUs?": "tfcalc plan llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
     "How large is the KV cache?": "tfcalc explain cache --model llama-3-8b --of memory --serve --context 8k",
-    "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
-    "How many GPUs serve it?": "tfcalc memory deepseek-v3 --serve --gpu 8xh200",
+    "Does serving fit on my card?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
+    "How many requests fit in 64 GiB?": (
+        'tfcalc solve "memory <= 64GiB" --for concurrency llama-3-8b --serve --context 8k'
+    ),
+    "Which GPUs serve DeepSeek-V3, 8 of them together?": "tfcalc fit deepseek-v3 --serve --gpus 8",
     "How fast does it answer?": "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64",
-    "What does DPO take?": "tfcalc memory qwen3-8b --train --method dpo --seq 2k",
+    "How much memory does preference tuning (DPO) take?": "tfcalc memory qwen3-8b --train --method dpo --seq 2k",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
     "What does a change to a config affect?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
     "Why do others say another number?": "tfcalc why 163M gpt2",
     "From which length does attention cost more than the FFN?": (
-        'tfcalc solve "attention = ffn" --of flops --for seq --kind decoder'
+        'tfcalc solve "attention > ffn" --of flops --for seq --kind decoder'
     ),
     "Is a change within its budgets?": "tfcalc budget --base origin/main",
     "Is it true?": "tfcalc verify llama-3-8b",
 }
 STATED = {
-    "verify": "agrees, or exit 1",
+    "verify": "agrees, or exit 1; needs the extra `.[verify]`, without it exit 4",
     "budget": "passed, or exit 1 with what failed, by how much, and [why](docs/ci.md)",
 }
 """The answers of commands that need more than this page: PyTorch, or a repository."""

@@ -13,11 +13,11 @@ from tools.pictures.svg import WIDTH, Picture
 
 SIZE, HEADS, LAYERS = 512, 8, 6
 CLASSIC = Transformer(d_model=SIZE, n_heads=HEADS, n_layers=LAYERS)
-"""The model of 2017, by the sizes of torch.nn.Transformer."""
+"""torch.nn.Transformer, with the sizes of 2017."""
 
 
 def stacks() -> Picture:
-    """The encoder-decoder of 2017, each module with its parameters and FLOPs."""
+    """torch.nn.Transformer with the sizes of 2017, each module with its parameters and FLOPs."""
     params = {name: str(formula(name)) for name in ("mha", "ffn", "ln", "encoder-layer", "decoder-layer", "core")}
     costs = {name: str(formula(name, "flops")) for name in ("mha", "ffn", "core")}
     total = formula("core").at(h=SIZE, n=LAYERS)
@@ -78,7 +78,7 @@ def attention() -> Picture:
         f"{length} tokens of width {width}, {heads} heads of width {width // heads}. X, {length} by {width}, times "
         f"three weights of {width} by {width} gives Q, K and V. For each head Q, {length} by {width // heads}, times K "
         f"transposed gives a square of {length} by {length} scores, and the square times V a strip as wide as a head. "
-        f"The joined strips times W_O give the output. FLOPs: {told}.",
+        f"The joined strips times W_O give the output. FLOPs, of all heads: {told}.",
         458,
     )
 
@@ -105,7 +105,7 @@ def attention() -> Picture:
     drawing.text(250 + wide / 2, 46 + wide / 2 + tall / 2, "Q (K, V): 8 heads", anchor="middle", size=11, colour="dim")
 
     y = 190.0
-    caption(y - 16, f"scores, {heads} times", "Q Kᵀ")
+    caption(y - 16, f"scores of all {heads} heads", "Q Kᵀ")
     drawing.rect(40, y, thin, tall, "blue")
     drawing.text(40 + thin / 2, y + tall + 14, "Q", anchor="middle", style="mono", size=11)
     drawing.text(68, y + tall / 2 + 4, "·", style="strong")
@@ -119,7 +119,7 @@ def attention() -> Picture:
     drawing.text(282, y + tall / 2 + 14, "rows of P", size=11, colour="dim")
 
     y, last = 316.0, rows["X W_O"]
-    caption(y - 16, f"mixed values, {heads} times; then W_O", "P V")
+    caption(y - 16, f"mixed values of all {heads} heads; then W_O", "P V")
     drawing.text(
         WIDTH - 12, y - 1, f"{write(last.formula)} = {last.value / 1e6:,.0f}M", size=11, anchor="end", style="mono"
     )
