@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfcalc import Training, UsageError, Workload, explain, flops, formula, load, params
+from tfcalc import Training, UsageError, Workload, explain, flops, formula, load, memory, params
 from tfcalc.answers.flops_of_run import flops_of_run
 from tfcalc.cli.main import main
 from tfcalc.cli.options import TUNING
@@ -87,6 +87,16 @@ def test_the_rule_of_thumb_of_frozen_weights_adds_up() -> None:
     assert every.flops == (4 * 6_738_415_616 + 6 * 19_988_480) * 10**9
     for rule in (every, without):
         assert rule.flops + sum(term.flops for term in rule.difference) == found.answer
+
+
+@pytest.mark.parametrize("frozen", ["transformer.wte", "lm_head", "*wte,lm_head"])
+def test_a_table_is_frozen_with_the_head_that_shares_it(frozen: str) -> None:
+    """One tensor has one requires_grad: 124,439,808 less 50,257 x 768, and no product that makes the head's dW."""
+    model, plan = load("gpt2"), Training(freeze=frozen)
+    assert params(model, training=plan).answer == 124_439_808 - 50_257 * 768
+    whole, left = flops(model, TRAIN).answer, flops(model, TRAIN, training=plan).answer
+    assert whole - left == 2 * 128 * 768 * 50_257
+    assert memory(model, TRAIN, training=plan).totals["gradients_bytes"] <= 4 * (124_439_808 - 50_257 * 768)
 
 
 def test_the_options_are_those_of_training_memory() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -138,8 +138,8 @@ def drops(dropout: str) -> bool:
 def frozen_where(tree: Component, *patterns: str) -> Component:
     """Return the tree, frozen where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 
-    Names are without layer numbers (:func:`tfcalc.core.measure.plain`). Of two modules that share a tensor name both.
-    Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
+    Names are without layer numbers (:func:`tfcalc.core.measure.plain`). What shares a tensor is frozen with it, as a
+    parameter has one ``requires_grad``. Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
     """
     names = {_name(path): leaf for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:
@@ -150,7 +150,22 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
             raise InvalidModel(f"{quoted(pattern)} matches no module of this model", nearest(pattern, sorted(names)))
         if not any(map(_is_trained, fitting)):
             raise InvalidModel(f"--freeze {quoted(pattern)} has no effect on what is not trained", "leave it out")
-    return frozen(tree, lambda name, _: any(_fits(name, pattern) for pattern in patterns))
+    fitting_names = {name for name in names if any(_fits(name, pattern) for pattern in patterns)}
+    shared = [sharers for sharers in _sharing(names) if sharers & fitting_names]
+    chosen = fitting_names.union(*shared)
+    return frozen(tree, lambda name, _: name in chosen)
+
+
+def _sharing(leaves: Mapping[str, Component]) -> Iterator[set[str]]:
+    """Yield the names of modules that share a table: each embedding with those that are tied to one of its size."""
+    for owner, leaf in leaves.items():
+        if leaf.kind == "embedding" and any(weight.tied_to is None for weight in leaf.own.weights):
+            sizes = {weight.size for weight in leaf.own.weights if weight.tied_to is None}
+            yield {owner} | {
+                name
+                for name, other in leaves.items()
+                if any(weight.tied_to and weight.size in sizes for weight in other.own.weights)
+            }
 
 
 def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tuple[str, ...] = ()) -> Component:
