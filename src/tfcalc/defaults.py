@@ -20,6 +20,7 @@ from tfcalc.model import shortened
 from tfcalc.number_formats import BF16, COMPUTED, FP16, FP32
 from tfcalc.serving.caches import CACHES_ELSEWHERE, PAGED
 from tfcalc.serving.quantization_config import stated_dtype, stated_format
+from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.training.adapters import drops
 from tfcalc.training.precisions import OF_TRAINER, of_trainer, precision
 from tfcalc.workload import AUTO
@@ -62,6 +63,12 @@ def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
 def own_format(model: Model) -> WeightStorage | None:
     """Storage of the checkpoint's weights, where its config states it; None otherwise."""
     return stated_format(model) if isinstance(model, HFModel) else None
+
+
+def in_llama_cpp(model: Model) -> bool:
+    """Return whether the checkpoint is a quantized file of llama.cpp's (GGUF)."""
+    own = own_format(model)
+    return own is not None and isinstance(own.format, MixedFormat)
 
 
 def compute_dtype(model: Model) -> str:

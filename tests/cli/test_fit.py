@@ -113,6 +113,16 @@ def test_llama_cpp_runs_its_formats_on_any_gpu(quick: Quick) -> None:
     assert json.loads(quick("fit", "llama-3.1-8b-q4_k_m", "--serve", "--json").stdout)["not_computed"] == []
 
 
+def test_a_file_of_llama_cpp_is_served(quick: Quick) -> None:
+    """4.9e9 bytes in q4_k_m fit on a card of 8 GB; trained it is not, so a training is that of the checkpoint."""
+    found = quick("fit", "llama-3-8b-q4_k_m").stdout
+    assert found.startswith("Fits on RTX-4060 (8 GB)")
+    assert "weights in q4_k_m" in found
+    trained = quick("memory", "llama-3-8b-q4_k_m", "--train", "--lora").stdout
+    assert "llama.cpp's files are not trained" in trained
+    assert "llama.cpp" not in quick("memory", "llama-3-8b", "--train", "--lora").stdout
+
+
 def test_on_several_of_each(quick: Quick) -> None:
     """--gpus is the number of each: the states are shared, and the line says how many."""
     found = _json(quick, "fit", "gpt2", "--layers", "1", "--seq", "64", "--gpus", "4", "--fsdp")

@@ -13,7 +13,7 @@ from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import EFFORT, ends_within, value_of
-from tfcalc.defaults import own_format, served_dtype
+from tfcalc.defaults import in_llama_cpp, served_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Training
@@ -370,9 +370,9 @@ def _computed_on(question: FitQuestion, card: Accelerator) -> bool:
     """
     if question.serving is None:
         return True
-    own, asked = own_format(question.model), question.serving.weights
-    stored = format_named(asked) if asked else own.format if own else None
-    return isinstance(stored, MixedFormat) or served_dtype(question.model) in card.peaks
+    asked = question.serving.weights
+    by_llama_cpp = isinstance(format_named(asked), MixedFormat) if asked else in_llama_cpp(question.model)
+    return by_llama_cpp or served_dtype(question.model) in card.peaks
 
 
 def _named(one: VerdictOnCard) -> str:

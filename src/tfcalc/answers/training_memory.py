@@ -30,7 +30,7 @@ from tfcalc.backends.program import backend_for
 from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import params
-from tfcalc.defaults import assumed_dtype
+from tfcalc.defaults import assumed_dtype, in_llama_cpp
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
@@ -613,6 +613,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
     code = backend(plan.backend)
     error = 0.0 if plan.megatron else known_error(model)
+    if in_llama_cpp(model):
+        yield "llama.cpp's files are not trained: counted is the checkpoint that this one was made from"
     if SAVED not in code.compared:
         yield f"Accuracy: what {code.label} saves was never compared with tensors of a run"
     elif error is None:

@@ -59,9 +59,7 @@ OWN = (
         "file of recorded values [default: tfcalc.lock.json beside the file]",
         typed="--baseline FILE",
     ),
-    Option(
-        "update", ("--update",), "record today's values in that file", switch=True, typed="--update", front=True
-    ),
+    Option("update", ("--update",), "record today's values in that file", switch=True, typed="--update", front=True),
     Option("reason", ("--reason",), "with --update: why recorded values rise", typed="--reason TEXT", front=True),
     Option("only", ("--model",), "only models of this name or pattern: chat*", front=True),
     Option("today", ("--today",), "the day for budgets that expire, as 2027-01-31 [default: the clock's]"),

@@ -9,6 +9,7 @@ from tfcalc.cli.commands import Command, memory
 from tfcalc.cli.commands.plans import PLANS, imply_mode, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
 from tfcalc.cli.settings import FLAG, Given, Settings
+from tfcalc.defaults import in_llama_cpp
 from tfcalc.search.gpus import Capacity, of_card
 
 if TYPE_CHECKING:
@@ -65,10 +66,14 @@ def cards_named(text: str | None) -> tuple[Capacity, ...]:
 
 
 def _imply(settings: Settings) -> None:
-    """Training is asked about, unless something of serving was typed."""
+    """Training is asked about, unless something of serving was typed, or a file of llama.cpp, which serves alone."""
     imply_mode(settings)
-    if not settings.get("serve"):
-        settings.given.setdefault("phase", Given("train", FLAG, "fit", "fit"))
+    if settings.get("serve") or "phase" in settings.given:
+        return
+    if in_llama_cpp(settings.model()):
+        settings.given["serve"] = Given(True, FLAG, "fit", "fit")
+    else:
+        settings.given["phase"] = Given("train", FLAG, "fit", "fit")
 
 
 def code(found: Answered) -> int:

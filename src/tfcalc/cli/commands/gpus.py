@@ -7,7 +7,9 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 
-NAME = Option("name", (), "list only these GPUs: h100, rtx, a maker, or an amount of memory such as 24GB", argument=True)
+NAME = Option(
+    "name", (), "list only these GPUs: h100, rtx, a maker, or an amount of memory such as 24GB", argument=True
+)
 
 
 def answer(settings: Settings) -> ListOfGpus:
