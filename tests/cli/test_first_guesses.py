@@ -54,6 +54,7 @@ WORKS = {
     "llama-3-8b --context 8k": "GiB peak, in prefill",
     "llama-3-8b --quantization awq": "of weights, in awq",
     "ollama run llama3.1:8b": "8.03B parameters",
+    "run qwen3:8b --gpu rtx-3060": "FITS",
     "flops gpt2 --tokens 1B --gpu h100 --gpus 8": "1B tokens in",
     "memory gpt2 --4bit": "of weights, in nf4",
     "memory gpt2 --train --bs 4 --ac --flash-attn": "GiB peak",

@@ -58,7 +58,7 @@ def value(root: Root) -> float:
         sum(factor * prod(SIZES[str(atom)] ** power for atom, power in powers) for powers, factor in part.terms.items())
         for part in root
     )
-    return (plain + before * sqrt(under)) / bottom
+    return float((plain + before * sqrt(under)) / bottom)
 
 
 CLOSED = [

@@ -139,7 +139,9 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
     """Return the tree, frozen where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 
     Names are without layer numbers (:func:`tfcalc.core.measure.plain`). What shares a tensor is frozen with it, as a
-    parameter has one ``requires_grad``. Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
+    parameter has one ``requires_grad``.
+
+    Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
     """
     names = {_name(path): leaf for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:

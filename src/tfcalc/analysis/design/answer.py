@@ -329,7 +329,7 @@ class Designed(Design):
         return [f"against {each.name}: {each.rule}" for each in PRACTICES if each.name in named]
 
     def _about_whole(self) -> list[str]:
-        """Where no shape has as many FLOPs in a pass: what asks for those of a whole training."""
+        """Say what asks for FLOPs of a whole training, where no shape has as many in a pass."""
         if self.of != "flops" or self._near or not self.candidates or self.candidates[0].amount > self.budget:
             return []
         return [f"--flops are those of one pass; of a whole training: tfcalc design --compute {self.budget:g}"]

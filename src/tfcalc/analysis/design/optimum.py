@@ -304,10 +304,8 @@ def compute_optimal(compute: float | None = None, *, spend: Spending | None = No
     if isinstance(flops, bool) or not isinstance(flops, int | float) or not LEAST <= flops <= MOST:
         said = f"{flops:g}" if isinstance(flops, float) else repr(flops)
         few = isinstance(flops, int | float) and flops < LEAST
-        raise UsageError(
-            f"{said} FLOPs are too {'few' if few else 'many'} for a training",
-            f"give FLOPs from {LEAST:g} to {MOST:g}: 6 x parameters x tokens (20 each are optimal)",
-        )
+        fact = f"{said} FLOPs are too {'few' if few else 'many'} for a training"
+        raise UsageError(fact, f"give FLOPs from {LEAST:g} to {MOST:g}: 6 x parameters x tokens (20 each are optimal)")
     return Optimum(flops, tuple((fit, fit.split(flops)) for fit in FITS), paid)
 
 

@@ -22,12 +22,12 @@ _BY_SECTION = {
         "params": "Count parameters, component by component, with formulas.",
         "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
         "memory": "Memory of the weights, of a training step, or of serving, term by term.",
-        "fit": "Which GPUs a model fits on, trained or served, or the cheapest change that makes it fit (on none: exit 1).",
+        "fit": "Which GPUs a model fits on, trained or served, or the cheapest change by which it does (none: exit 1).",
     },
     "Train and serve": {
         "train": "A training run: whether it fits (exit 0; not: 1), how many hours it takes and what it costs, by GPU.",
         "serve": "A served model: whether it fits and is in time (exit 0; not: 1), latency, throughput and cost.",
-        "plan": "Layouts of training over GPUs, the fastest that fits first (exit 0; none fits: 1): seconds, days, cost.",
+        "plan": "Layouts of training over GPUs, the fastest that fits first (exit 0; none: 1): seconds, days, cost.",
         "calibrate": "Fit the rates of train and plan to logs of your own runs (disagree: exit 1).",
         "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
     },
@@ -225,6 +225,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         meant = _of_alias(words[0].lower(), words[1:])
         behind = _with_context(words[1:]) if meant == KV else words[1:]
+        if words[0].lower() == RUN:
+            behind = [*behind, *_as_ollama(behind)]
         optimal = ALIASES[words[0].lower()].endswith(COMPUTE)
         words = [*meant, *(re.sub(OF_A_PASS, COMPUTE, word) if optimal else word for word in behind)]
     if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING:
@@ -261,6 +263,24 @@ PART = r"[A-Za-z][A-Za-z_-]+"
 """Name of a part of a model, and no formula."""
 OTHER = rf"{PART}([.\[][\w.,\[\]-]*)?|-.*"
 """What is no formula: such a name, a path that begins with one, or an option."""
+
+
+RUN = "run"
+"""Command of Ollama, before the name of a model with its tag: qwen3:8b."""
+TAG = r"[\w.-]+:(?!.*(q\d|f16|fp16|bf16))[\w.-]+"
+"""Such a name whose tag says no format: it is a file of Q4_K_M."""
+FORMATS = ("--quant", "--weights", "--quantization", "--gguf", "--dtype")
+
+
+def _as_ollama(words: Sequence[str]) -> list[str]:
+    """Return the option that says the format of a model by Ollama's name; nothing where it is said, or another's name.
+
+    >>> _as_ollama(["qwen3:8b"]), _as_ollama(["qwen3:8b-q8_0"]), _as_ollama(["qwen3-8b", "--gpu", "t4"])
+    (['--quant', 'q4_k_m'], [], [])
+    """
+    tagged = any(re.fullmatch(TAG, word.lower()) and not is_place(word) for word in words)
+    said = any(word.partition("=")[0] in FORMATS for word in words)
+    return ["--quant", "q4_k_m"] if tagged and not said else []
 
 
 COMPUTE = "--compute"
