@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
-from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
+from tfcalc.analysis.why.log_causes import of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.log_question import LogQuestion
 from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.why import MEMORY, conventions_of
 from tfcalc.configs.published import HFModel

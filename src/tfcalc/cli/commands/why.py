@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, LONGEST_SENTENCE, asked_about, numbers_in
-from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
+from tfcalc.analysis.why.log_causes import BEARS_ON, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.log_question import LogQuestion
 from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, MEMORY, QUANTITIES, conventions_of
