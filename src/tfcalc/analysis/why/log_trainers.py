@@ -67,18 +67,21 @@ def of_rank(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
         if tensor >= tp or stage_of >= pp:
             continue
         try:
-            stages = ranks(asked.model, Layout(tp=tp, pp=pp, rows=rows)).stages
+            stages = _params_of_stages(asked, Layout(tp=tp, pp=pp, rows=rows))
         except TfcalcError:
             continue
-        stage = stages[stage_of]
+        size = stages[stage_of]
         words = f"one GPU's parameters, tensor parallel {tp}, pipeline parallel {pp}{filled}"
         command = f"tfcalc ranks {asked.called} --tp {tp} --pp {pp}"
         rare = tp * pp + 100 * bool(filled)
-        yield LogCause(
-            Fraction(stage.params), words, f"stage {stage.stage}: {stage.params:,}", command, rare, Fraction(0)
-        )
-        if stage.params == number.value:
+        yield LogCause(Fraction(size), words, f"stage {stage_of}: {size:,}", command, rare, Fraction(0))
+        if size == number.value:
             return
+
+
+def _params_of_stages(asked: LogQuestion, layout: Layout) -> list[int]:
+    """The parameters of a GPU of each stage."""
+    return [value_of(rank.others) + value_of(rank.experts) for rank in ranks(asked.model, layout).ranks]
 
 
 ROWS = {
@@ -97,7 +100,7 @@ def states(asked: LogQuestion) -> Iterator[LogCause]:
     """Weights and what the optimizer has of them, on one GPU, by theoretical_memory_usage.py of Megatron-LM."""
     for tp, pp in product(asked.tps, SPREAD):
         try:
-            most = ranks(asked.model, Layout(tp=tp, pp=pp)).largest_params
+            most = max(_params_of_stages(asked, Layout(tp=tp, pp=pp)))
         except TfcalcError:
             continue
         command = f"tfcalc ranks {asked.called} --tp {tp} --pp {pp}"
