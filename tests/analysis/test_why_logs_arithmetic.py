@@ -182,3 +182,37 @@ def test_a_card_tells_the_share_of_its_memory(tfcalc: Program) -> None:
         "68.2 % of the 79.2 GiB"
         in asked(tfcalc, "Available KV cache memory: 54.0 GiB", "llama-3.1-8b", "--gpu", "h100")[2]
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step 100: loss 2.31, 345 ms/iter, 12000 tokens/s",
+        "ggml_backend_cuda: found 1 CUDA devices",
+        "INFO 11-21 10:11:12 llm_engine.py:161] Initializing an LLM engine with config: max_seq_len=8192",
+        "epoch=3 step=100 lr=0.0003",
+    ],
+)
+def test_a_log_line_that_is_not_known_is_refused(tfcalc: Program, text: str) -> None:
+    for gpu in ((), ("--gpu", "h100")):
+        found = tfcalc("why", text, "gpt2", *gpu)
+        assert (found.returncode, found.stdout) == (2, "")
+        assert "looks like a log line" in found.stderr
+        assert "Megatron-LM" in found.stderr
+
+
+def test_each_of_several_lines_is_answered(tfcalc: Program) -> None:
+    """Of Llama 3.1 8B on an H100: weights, the room beside them, its tokens, and requests of 8,192."""
+    text = (
+        "Loading model weights took 14.9888 GB\nAvailable KV cache memory: 54.0 GiB\n"
+        "GPU KV cache size: 442,368 tokens\nMaximum concurrency for 8,192 tokens per request: 54.00x"
+    )
+    code, said, _ = asked(tfcalc, text, "llama-3.1-8b", "--gpu", "h100")
+    assert code == 0
+    assert [round(one["exact_value"]) for one in said["reasons"]] == [2 * LLAMA_3 + 2**25, 442_368, 54]
+
+
+def test_the_help_says_that_a_log_line_may_be_given(tfcalc: Program) -> None:
+    shown = " ".join(tfcalc("why", "-h").stdout.split())
+    assert "or log lines with numbers" in shown
+    assert "why 'Loading model weights took 14.9888 GB' llama-3.1-8b" in shown

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.why import log_engines, log_oom, log_trainers
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.answer import Reason, Why, exact
+from tfcalc.analysis.why.given import numbers_in
 from tfcalc.analysis.why.log_question import CLOSE, GIB, NEAR, LogCause, LogQuestion, LogRemark
 from tfcalc.analysis.why.why import MEMORY, conventions_of
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
@@ -238,3 +240,16 @@ def refuse_nameless(numbers: Sequence[log.LoggedNumber]) -> None:
         return
     one = numbers[0]
     raise UsageError(f"the line is {one.program}'s, and names no model", "put it behind: tfcalc why LINE llama-3-8b")
+
+
+def refuse_unknown(text: str, called: str) -> None:
+    """Raise UsageError for a text of a log that has no number of those that are known."""
+    if not log.looks_logged(text):
+        return
+    programs = ", ".join(dict.fromkeys(one.program for one in log.PATTERNS if one.key != log.SHARE))
+    number = next((one.replace(" ", "") for one in numbers_in(text) if not one[-1:].isdigit()), "13.5GB")
+    raise UsageError(
+        f"{quoted(text)} looks like a log line, and none of its numbers is known here",
+        f"known are sizes, rates and counts of {programs}; ask about one number with its unit: "
+        f"tfcalc why {number} {called or 'llama-3-8b'}",
+    )

@@ -175,6 +175,27 @@ class LoggedNumber(NamedTuple):
         return int(digits) if digits.isdigit() else 0
 
 
+_OF_A_LOG = re.compile(
+    r"(?:^|\n)\W{0,2}(?:INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d|(?:^|\n)\w{1,40}_\w{1,40}: "
+    r"|\d\s?(?:ms\b|it/s|tok(?:en)?s?/s|samples/s)|tok(?:en)?s?/s(?:ec)?\b"
+)
+_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d")
+FIELDS = 2
+"""Names with a number behind them that a log line has; a question has fewer."""
+
+
+def looks_logged(text: str) -> bool:
+    """Return whether a text is of a log, though none of its numbers is known here.
+
+    >>> looks_logged("step=10 loss=2.71"), looks_logged("does HF say 8.03B for llama-3.1-8b?")
+    (True, False)
+    """
+    said = text[:LONGEST_LINE]
+    if said.rstrip().endswith("?"):
+        return False
+    return _OF_A_LOG.search(said) is not None or len(_FIELD.findall(said)) >= FIELDS
+
+
 def logged(text: str) -> list[LoggedNumber]:
     """The numbers of the log lines in a text, in its order; none where it has no line that is known.
 
