@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
+AT_ONCE = 2
+"""Causes that a title has of one number."""
 OTHERS = 3
 """Causes that are named beside the first, where they give the same number."""
 ASSUMED = (
@@ -191,6 +193,7 @@ class Why(Answer):
         of: the quantities that the number may be of, or that were tried: params, flops, memory, cache.
         logged_by: the program whose log line was given; empty of a number.
         ways: how many values conventions give that are written so.
+        told: what is said of a log line that has no number to compare; empty of others.
     """
 
     command, about = "why", "Which conventions give a number."
@@ -198,9 +201,13 @@ class Why(Answer):
     heading: str = ""
     of: tuple[str, ...] = ()
     logged_by: str = ""
+    told: str = ""
     model: Key[dict[str, object]] = shared("model")
     given: Key[str] = text("the number as it was written")
-    found = boolean("whether a convention gives it", lambda why: bool(why.reasons))
+    found = boolean(
+        "whether a convention gives it; of a log whether all that is known of it agrees",
+        lambda why: not why.nearest and (bool(why.reasons or why.told)) if why.logged_by else bool(why.reasons),
+    )
     ways: Key[int] = integer("how many values conventions give that are written so; the first of them are the reasons")
     reasons: Key[tuple[Reason, ...]] = records(Reason, "what gives it, the simplest and nearest first")
     nearest: Key[tuple[Reason, ...]] = records(
@@ -254,15 +261,20 @@ class Why(Answer):
         )
 
     def _of_log_title(self) -> str:
+        """What the log says, in its words, and the first cause; what does not agree with it, before all else."""
         if self.reasons and self.reasons[0].steps == (SHARE,):
             return f"{self.given}: {self.reasons[0].cause}"
-        if self.reasons:
-            return f"{self.logged_by} logs {self.given}: {self.reasons[0].cause}"
-        if not self.nearest:
-            return f"{self.logged_by} logs {self.given}"
-        near = self.nearest[0]
-        value = f"{in_full(Fraction(near.value))} {UNITS[near.unit]}"
-        return f"{self.logged_by} logs {self.given}, which is not {value} ({near.cause}, {percent(near.distance)})"
+        if self.nearest:
+            return f"{self.logged_by} logs {_excerpt(self.nearest[0].said)}, which is not {_near(self.nearest[0])}"
+        if not self.reasons:
+            return f"{self.logged_by} logs {_excerpt(self.given)}" + (f": {self.told}" if self.told else "")
+        first, *others = self.reasons
+        causes = [first.cause, *(one.cause for one in others if one.said == first.said and one.unit == first.unit)]
+        said = f"{self.logged_by} logs {_excerpt(first.said)}"
+        if len(causes) == 1:
+            return f"{said}: {first.cause}"
+        more = f" ({len(causes)} are below)" if len(causes) > AT_ONCE else ""
+        return f"{said}, which may be: {'; or '.join(causes[:AT_ONCE])}{more}"
 
     def _title(self) -> str:
         if self.reasons:
@@ -271,13 +283,11 @@ class Why(Answer):
             return f"{self.given} {'is' if self._is_one else 'may be'} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
-        near = self.nearest[0]
-        close = f"{in_full(Fraction(near.value))} {UNITS[near.unit]} ({near.cause}, {percent(near.distance)})"
-        return f"no convention gives {self.given}; nearest: {close}"
+        return f"no convention gives {self.given}; nearest: {_near(self.nearest[0])}"
 
     def _rows(self, key: str) -> Iterator[list[Cell]]:
         for place, one in enumerate(getattr(self, key)):
-            value: Cell = one.value if isinstance(one.value, int) else in_full(Fraction(one.value))
+            value: Cell = one.value if isinstance(one.value, int) else _value(one)
             yield [of(value, key, place, Reason.exact_value), percent(one.distance), one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
@@ -317,6 +327,21 @@ class Why(Answer):
 
     def _reason(self, kind: str, place: int) -> Reason:
         return (self.reasons if kind == "reasons" else self.nearest)[place]
+
+
+def _near(one: Reason) -> str:
+    """``4,096 parameters (one norm alone, +6.4 %)``."""
+    return f"{_value(one)} {UNITS[one.unit]} ({one.cause}, {percent(one.distance)})"
+
+
+def _value(one: Reason) -> str:
+    """Its number; a percentage with four digits."""
+    return f"{one.value:.4g}" if one.unit == "percent" else in_full(Fraction(one.value))
+
+
+def _excerpt(text: str) -> str:
+    """Words of a log, set apart from what is said of them."""
+    return f'"{text}"'
 
 
 def percent(distance: float) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
-from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
+from tfcalc.analysis.why.log_causes import of_log, refuse_nameless, refuse_unknown
 from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.log_question import LogQuestion
 from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.why import MEMORY, conventions_of
 from tfcalc.configs.published import HFModel
@@ -76,6 +77,7 @@ def why(
     if lines and (training is not None or serving is not None):
         raise UsageError("a plan is of a number, and this is a log line", "leave it out")
     if not lines:
+        refuse_unknown(str(number), called)
         if gpu is not None or tensor_parallel is not None:
             raise UsageError("gpu and tensor_parallel are of a log line, and the number is none", "leave them out")
         plan = _plan(model or Transformer(), of, workload, training, serving, called)

@@ -17,6 +17,7 @@ MOST = 24
 GIB = 2**30
 N = r"(\d[\d,]{0,17}(?:\.\d{1,8})?)"
 SIZE = rf"{N}\s?(GiB|GB|MiB|MB)"
+DEVICE = r"(?:CUDA|ROCm|Vulkan|SYCL|Metal|CPU)\d{0,2}"
 TERA = r"\s?(?:TFLOPS?(?:/s)?)?"
 BYTES = {"GiB": GIB, "GB": GIB, "MiB": 2**20, "MB": 2**20}
 """Engines, PyTorch and llama.cpp divide by powers of two, whichever unit they print."""
@@ -25,6 +26,16 @@ COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 WEIGHTS, POOL, TOKENS, CONCURRENCY, NEEDED, BLOCKS = "weights", "pool", "tokens", "concurrency", "needed", "blocks"
 PARAMS, FILE, CACHE, RANK, RATE, MFU, FLOS = "params", "file", "cache", "rank", "rate", "mfu", "flos"
 SHARE = "share"
+CAPPED, SPEED, BUFFER, GRAPH, OF_DEVICE = "capped", "speed", "model buffer", "compute buffer", "cache of a device"
+OFFLOADED, STATES, SAVED, SUM, DECAYED, ITERATION = (
+    "offloaded",
+    "weight and optimizer",
+    "activation",
+    "sum",
+    "decayed",
+    "iteration",
+)
+TRAINED_SHARE = "trained share"
 TRAINABLE, ALL, TRIED, CAPACITY, FREE, ALLOCATED, UNALLOCATED = (
     "trainable",
     "all",
@@ -71,11 +82,39 @@ PATTERNS = (
         scaled=True,
         by=True,
     ),
+    _pattern(
+        "vLLM",
+        CAPPED,
+        rf"max(?:imum)? (?:seq|model) len(?:gth)?\s\((?P<by>[\d,]{{1,12}})\) is larger than the maximum number of "
+        rf"tokens that can be stored in KV cache \({N}\)",
+        by=True,
+    ),
+    _pattern("vLLM", SPEED, rf"Avg prompt throughput:\s{{0,4}}{N} tokens/s"),
+    _pattern("vLLM", SPEED, rf"Avg generation throughput:\s{{0,4}}{N} tokens/s"),
+    _pattern("SGLang", TOKENS, rf"max_total_num_tokens={N}"),
+    _pattern("SGLang", SPEED, rf"(?:gen|input) throughput \(token/s\):\s{{0,4}}{N}"),
     _pattern("SGLang", WEIGHTS, rf"Load weight end\..{{0,300}}?mem usage={SIZE}", scaled=True),
     _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE},\sV size", scaled=True, by=True),
     _pattern("llama.cpp", PARAMS, rf"model params\s{{0,12}}=\s{{0,4}}{N}\s([KMB])", scaled=True),
     _pattern("llama.cpp", FILE, rf"(?:model|file) size\s{{0,12}}=\s{{0,4}}{SIZE}", scaled=True),
     _pattern("llama.cpp", CACHE, rf"KV self size\s{{0,4}}=\s{{0,4}}{SIZE}", scaled=True),
+    _pattern("llama.cpp", OF_DEVICE, rf"{DEVICE} KV buffer size\s{{0,4}}=\s{{0,6}}{SIZE}", scaled=True),
+    _pattern(
+        "llama.cpp",
+        BUFFER,
+        rf"(?P<by>{DEVICE})\w{{0,8}} (?:model )?buffer size\s{{0,4}}=\s{{0,6}}{SIZE}",
+        scaled=True,
+        by=True,
+    ),
+    _pattern("llama.cpp", GRAPH, rf"{DEVICE} compute buffer size\s{{0,4}}(?:=|of)\s{{0,6}}{SIZE}", scaled=True),
+    _pattern("llama.cpp", OFFLOADED, r"offloaded (\d{1,4})/(?P<by>\d{1,4}) layers to GPU", by=True),
+    _pattern(
+        "llama.cpp",
+        SPEED,
+        rf"eval time\s?=\s{{0,12}}(?P<by>[\d.]{{1,16}} ms\s?/\s{{0,8}}\d{{1,9}}) (?:runs|tokens)"
+        rf"\s{{0,4}}\([^()]{{0,80}}?\s{N} tokens per second",
+        by=True,
+    ),
     _pattern(
         "llama.cpp",
         CACHE,
@@ -86,16 +125,28 @@ PATTERNS = (
     _pattern(
         "Megatron-LM",
         RANK,
-        rf"parameters on \(tensor, pipeline\) model parallel rank \((?P<by>\d{{1,4}}, \d{{1,4}})\):\s{{0,4}}{N}",
+        r"(?:number of )?parameters on \(tensor, pipeline\) model parallel rank "
+        rf"\((?P<by>\d{{1,4}}, \d{{1,4}})\):\s{{0,4}}{N}",
         by=True,
     ),
     _pattern("Megatron-LM", RATE, rf"throughput per GPU \(TFLOP/s/GPU\):\s{{0,4}}{N}"),
+    _pattern("Megatron-LM", STATES, rf"weight and optimizer={SIZE}", scaled=True),
+    _pattern("Megatron-LM", SAVED, rf"\bactivation={SIZE}", scaled=True),
+    _pattern("Megatron-LM", SUM, rf"\btotal={SIZE}", scaled=True),
+    _pattern(
+        "nanoGPT",
+        DECAYED,
+        rf"num (?P<by>decayed|non-decayed) parameter tensors:\s{{0,4}}[\d,]{{1,6}}, with {N} parameters",
+        by=True,
+    ),
+    _pattern("nanoGPT", ITERATION, rf"\biter \d{{1,9}}: loss [\d.]{{1,12}}, time {N}ms"),
     _pattern("nanoGPT", PARAMS, rf"number of parameters:\s{{0,4}}{N}([MB])\b", scaled=True),
     _pattern("nanoGPT", MFU, rf"\bmfu\s{{1,4}}{N}\s?%"),
     _pattern("nanochat", MFU, rf"\bmfu:\s{{0,4}}{N}"),
     _pattern("A share", SHARE, rf"\A\s?{N}{TERA}\s?/\s?(?P<by>\d{{2,5}}(?:\.\d{{1,2}})?){TERA}\s?\Z", by=True),
     _pattern("PEFT", TRAINABLE, rf"trainable params:\s{{0,4}}{N}"),
     _pattern("PEFT", ALL, rf"all params:\s{{0,4}}{N}"),
+    _pattern("PEFT", TRAINED_SHARE, r"trainable%:\s{0,4}(\d{1,3}(?:\.\d{1,20})?)"),
     _pattern("Trainer", FLOS, r"total_flos['\"]?\s{0,4}[:=]\s{0,4}(\d[\d,]{0,24}(?:\.\d{1,16})?(?:[eE]\+?\d{1,3})?)"),
     _pattern("PyTorch", TRIED, rf"Tried to allocate\s{SIZE}", scaled=True),
     _pattern("PyTorch", CAPACITY, rf"(?:total capaci?ty of\s{SIZE}|{SIZE} total capacity)", scaled=True),
@@ -124,6 +175,27 @@ class LoggedNumber(NamedTuple):
         return int(digits) if digits.isdigit() else 0
 
 
+_OF_A_LOG = re.compile(
+    r"(?:^|\n)\W{0,2}(?:INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d|(?:^|\n)\w{1,40}_\w{1,40}: "
+    r"|\d\s?(?:ms\b|it/s|tok(?:en)?s?/s|samples/s)|tok(?:en)?s?/s(?:ec)?\b"
+)
+_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d")
+FIELDS = 2
+"""Names with a number behind them that a log line has; a question has fewer."""
+
+
+def looks_logged(text: str) -> bool:
+    """Return whether a text is of a log, though none of its numbers is known here.
+
+    >>> looks_logged("step=10 loss=2.71"), looks_logged("does HF say 8.03B for llama-3.1-8b?")
+    (True, False)
+    """
+    said = text[:LONGEST_LINE]
+    if said.rstrip().endswith("?"):
+        return False
+    return _OF_A_LOG.search(said) is not None or len(_FIELD.findall(said)) >= FIELDS
+
+
 def logged(text: str) -> list[LoggedNumber]:
     """The numbers of the log lines in a text, in its order; none where it has no line that is known.
 
@@ -138,7 +210,9 @@ def logged(text: str) -> list[LoggedNumber]:
 
 
 def _in_context(one: LoggedNumber, cells: str) -> LoggedNumber:
-    return one._replace(by=cells) if one.program == "llama.cpp" and one.key == CACHE and not one.by else one
+    return (
+        one._replace(by=cells) if one.program == "llama.cpp" and one.key in (CACHE, OF_DEVICE) and not one.by else one
+    )
 
 
 def _found(text: str) -> Iterator[tuple[int, LoggedNumber]]:
@@ -150,7 +224,7 @@ def _found(text: str) -> Iterator[tuple[int, LoggedNumber]]:
             unit = groups[1] if pattern.scaled and len(groups) > 1 else ""
             scale = next((size for name, size in (BYTES | COUNTS).items() if name.lower() == unit.lower()), 1)
             last = Fraction(1, 10 ** len(number.partition(".")[2].partition("e")[0]))
-            written = " ".join(match[0].split())
+            written = " ".join(match[0].split()).rstrip(",")
             yield (
                 match.start(),
                 LoggedNumber(pattern.program, pattern.key, written, Fraction(number) * scale, last * scale / 2, by),

@@ -234,6 +234,7 @@ ALONE, BESIDE = 1.5, 2.0
 """What it costs to count adapters alone, and beside the model."""
 RANKS = {8: 0.0, 16: 0.0, 32: 0.0, 64: 0.0, 4: 0.0, 1: 0.0}
 """Usual ranks, and what rare ones cost more."""
+OTHER_RANK, LARGEST_RANK = 0.25, 1024
 LAST, IN_LAST = 16, 0.75
 """mlx-lm adapts the last 16 layers by default."""
 WITH_HEAD = WITH_COPIES = 0.5
@@ -251,6 +252,11 @@ class LoraTargets(NamedTuple):
     head: bool = False
     saved: bool = False
     cost: float = 0.0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of modules in it."""
+        return self.name.split(",")
 
 
 TARGETS = (
@@ -270,11 +276,21 @@ class LoraCount(NamedTuple):
     size: int
     words: str
     cost: float
+    flags: str = ""
+    """The options of ``params`` that print it, "" where there are none."""
+    arithmetic: str = ""
+
+    def of(self, rank: int, ends: int, whole: int) -> LoraCount:
+        """Return it with its arithmetic: ``rank`` vectors for inputs and outputs of matrices, and ``whole`` copies."""
+        more = f" + {whole:,}" if whole else ""
+        text = f"{rank:,} x {ends:,} inputs and outputs of matrices{more} = {self.size:,}"
+        return self._replace(arithmetic=text)
 
 
-def adapters(tree: Component) -> Iterator[LoraCount]:
-    """Adapters of usual ranks on the matrices that people adapt."""
+def adapters(tree: Component, size: int = 0) -> Iterator[LoraCount]:
+    """Adapters of usual ranks on the matrices that people adapt; and of another rank that has this ``size``."""
     there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
+    names = {node.component.name for node in tree.walk()}
     layers, copies = _layers(tree), _copies(tree)
     for target in TARGETS:
         if not there.issuperset(target.matrices):
@@ -284,22 +300,28 @@ def adapters(tree: Component) -> Iterator[LoraCount]:
         if not inside or (target.head and not head):
             continue
         whole = copies if target.saved else 0
-        for rank, rare in RANKS.items():
+        found, left = divmod(max(size - whole, 0), inside + head)
+        others = {found: OTHER_RANK} if 0 < found <= LARGEST_RANK and not left and found not in RANKS else {}
+        for rank, rare in (RANKS | others).items():
             name = (
                 f"lora_{rank}_{target.name.split(' ')[0].rstrip(',')}{'_head' * target.head}{'_saved' * target.saved}"
             )
             words = f"LoRA's adapters of rank {rank} on {target.name}"
-            yield LoraCount(name, rank * (inside + head) + whole, words, rare + target.cost)
+            plain = not (target.head or target.saved) and (not target.matrices or names.issuperset(target.names))
+            flags = f"--lora {rank}" + (f" --lora-targets {target.name}" if target.matrices else "") if plain else ""
+            yield LoraCount(name, rank * (inside + head) + whole, words, rare + target.cost, flags).of(
+                rank, inside + head, whole
+            )
             if layers > LAST and not target.saved and inside * LAST % layers == 0:
-                few = inside * LAST // layers
+                few = inside * LAST // layers + head
                 told = f"{words}, in {LAST} of the {layers:,} layers"
-                yield LoraCount(f"{name}_last_{LAST}", rank * (few + head), told, rare + target.cost + IN_LAST)
+                yield LoraCount(f"{name}_last_{LAST}", rank * few, told, rare + target.cost + IN_LAST).of(rank, few, 0)
 
 
 def adapter_starts(tree: Component, command: str) -> Iterator[Start[Cell]]:
     """The adapters alone."""
     for one in adapters(tree):
-        asked = f"{command} --lora {one.name.split('_')[1]}"
+        asked = f"{command} {one.flags}".strip()
         state = State({Cell("adapters"): one.size})
         words = f"{one.words} alone: what is trained"
         yield Start(one.name, one.words, words, state, asked, ALONE + one.cost, deep=0)

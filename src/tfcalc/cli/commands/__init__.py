@@ -43,7 +43,7 @@ _BY_SECTION = {
         "design": "Shapes for a budget of parameters, FLOPs or memory, best first; the best size for a training.",
         "explain": "Show how one number is computed, matrix by matrix.",
         "solve": "The size at which a condition on parameters, FLOPs or memory holds; none does: exit 1.",
-        "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
+        "why": "Name what gives a number, or the numbers of a log line: found (exit 0), or nothing (1).",
         "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
         "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
         "plot": "Draw how parts grow with a size, and where one passes another.",

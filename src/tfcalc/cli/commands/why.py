@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, LONGEST_SENTENCE, asked_about, numbers_in
-from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
-from tfcalc.analysis.why.log_lines import logged
+from tfcalc.analysis.why.log_causes import BEARS_ON, of_log, refuse_nameless, refuse_unknown
+from tfcalc.analysis.why.log_lines import logged, looks_logged
+from tfcalc.analysis.why.log_question import LogQuestion
 from tfcalc.analysis.why.of_plan import AskedPlan
 from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, MEMORY, QUANTITIES, conventions_of
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 NUMBER = Option(
     "number",
     (),
-    "a number as it was written (117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23), or a log line with numbers",
+    "a number as it was written, or log lines with numbers "
+    "(117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23, 'Tried to allocate 7.83 GiB')",
     argument=True,
 )
 OF = Option(
@@ -46,7 +48,7 @@ SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len", "phase"
 TP = "tensor_parallel"
 TRAIN = tuple(option for option in RUN if option.name == "train")
 OF_A_LOG = (
-    GPU._replace(help="of a log line: the card that it ran on, such as h100"),
+    GPU._replace(help="of a log line with bytes, MFU or FLOPs: the card that it ran on, such as h100"),
     *(option for option in PLANS if option.name == TP),
 )
 OF_WORK = (*SIZES, *TRAIN, TOKENS)
@@ -62,6 +64,7 @@ def answer(settings: Settings) -> Answered:
     settings = _with_model(settings, str(number))
     if lines := logged(str(number)):
         return _of_log(settings, lines)
+    refuse_unknown(str(number), _called(settings))
     of = settings.get("of")
     if of in (None, MEMORY) and (plan := _plan(settings, str(number))) is not None:
         on_card = {GPU.name: "tfcalc memory with it shows what a card has besides"}
@@ -181,7 +184,9 @@ def by_words(words: Sequence[str]) -> Command:
     if words and words[0].isalpha() and concept_of(words[0]) is not None and (named := concept_among(words)):
         return of_concept(named)
     question = next((word for word in words if len(word.split()) >= SENTENCE), "")
-    if not question or logged(question) or asks_of_a_number([question, *(word for word in words if word != question)]):
+    if not question or logged(question) or looks_logged(question):
+        return COMMAND
+    if asks_of_a_number([question, *(word for word in words if word != question)]):
         return COMMAND
     named = concept_among(words)
     return COMMAND if named is None else of_concept(named)
@@ -217,12 +222,12 @@ COMMAND = Command(
     (
         "tfcalc why 163M gpt2",
         "tfcalc why 6.61B --model llama-2-7b",
+        "tfcalc why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
         "tfcalc why 31.5T --model llama-2-7b --of flops --seq 4096",
         "tfcalc why 12.6GB llama-2-7b",
         "tfcalc why 512KB llama-3-8b --of cache",
         "tfcalc why 49GB llama-3-70b --qlora",
         "tfcalc why 3.14e23 gpt-3-175b --train --seq 2048 --tokens 300B",
-        "tfcalc why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
         "tfcalc why 'Tried to allocate 7.83 GiB' llama-3-8b --seq 4k --batch 4",
     ),
     code,
