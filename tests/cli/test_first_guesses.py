@@ -119,7 +119,7 @@ ANSWERED = {
     "energy gpt2 --tokens 1T": "'energy' is neither a command nor a model",
     "bert": "bert-base-cased",
     "how do I train a model": "names neither one model nor a concept",
-    "will gpt2 fit on a t4 with 3 beams": "type tfcalc gpt2 --gpu t4, with its option",
+    "will gpt2 fit on a t4 with 3 beams": "type tfcalc gpt2 --gpu t4, which leaves it out",
     "explain kv cache gemma-4-31b-it": "did you mean gemma-4-31b-it-nvfp4",
     "how much KV cache does gemma-4-31b-it need": "did you mean gemma-4-31b-it-nvfp4",
     "memory mixtral-8x7b --train --ep 8": "tfcalc ranks MODEL --ep 8 --dp 8",

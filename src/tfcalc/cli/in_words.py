@@ -5,37 +5,57 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import NamedTuple
 
-from tfcalc.catalog import is_known, is_path
-from tfcalc.cli.commands import COUNTED
+from tfcalc.catalog import index, is_known, is_path, parts, preset
+from tfcalc.cli.commands import ALIASES, COMMANDS
+from tfcalc.cli.said import (
+    AMOUNT,
+    FORMAT,
+    RATE,
+    SIZE,
+    UTILISATION,
+    amounts,
+    in_one_spelling,
+    is_format,
+    is_run,
+    option_of,
+    ways_of_training,
+)
 from tfcalc.errors import UsageError
-from tfcalc.hardware import is_accelerator, named, parse_gpu
+from tfcalc.hardware import is_accelerator, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import MARKS, concept_in
-from tfcalc.serving.weight_formats import format_named
-from tfcalc.timing.rates import machine_of
+from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, known, named_among
+from tfcalc.units import parse_count
 
 WORDS = {
-    "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain sft",
-    "served": "serve serving inference infer deploy host users requests",
-    "timed": "long hours days time fast slow speed cost costs expensive money throughput latency second seconds",
+    "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining sft",
+    "served": "serve serving served inference infer deploy host users requests",
+    "timed": "long hours days time fast slow speed cost costs expensive money throughput latency tokens/s "
+    "second seconds",
+    "first": "ttft tpot itl",
     "flops": "flops flop macs",
     "most": "longest largest biggest maximum max most fits fit",
     "shape": "layers heads shape width wide depth deep",
     "optimal": "chinchilla optimal compute-optimal",
-    "beside": "of a an size length window with at is tokens",
+    "runs": "run runs running",
+    "bytes": "memory vram ram gb bytes big large much size space",
+    "cards": "gpu gpus card cards",
 }
 """Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, BESIDE = (frozenset(said.split()) for said in WORDS.values())
-OF_A_MODEL = TRAINED | SERVED | {"model", "models", "fit", "fits", "run", "runs"}
+TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS = (
+    frozenset(said.split()) for said in WORDS.values()
+)
+OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
 """Words by which a question about a card is about a model on it."""
+KNOWN = frozenset().union(*(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS)
+"""Words that are no name of a model."""
 LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
 LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
+TIMES = ("x", "×", "*")
 
 
 def contains(word: str, words: frozenset[str]) -> bool:
@@ -43,44 +63,38 @@ def contains(word: str, words: frozenset[str]) -> bool:
     return word in words
 
 
-AMOUNTS = {
-    **dict.fromkeys(("context", "ctx"), "--context"),
-    **dict.fromkeys(("sequence", "sequences", "seq"), "--seq"),
-    **dict.fromkeys(("batch", "batches"), "--batch"),
-    **{word: option for word, option in COUNTED.items() if option not in ("--tokens",)},
-}
-"""Options by the word for what an amount is of."""
-OF_TRAINING = {"--context": "--seq", "--concurrency": "--batch"}
-OF_SERVING = {"--tokens": "--context", "--seq": "--context", "--batch": "--concurrency"}
-ELSEWHERE = {"--tokens": "--context"}
-"""Options that training, serving, and everything else has in the place of one."""
-AMOUNT = re.compile(r"\d[\d,.]*[kKmMbBtT]?i?|\d\.?\d*e\d+", re.ASCII)
-
-
 ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     *((f"fit --{adapter}", partial(contains, adapter)) for adapter in ("qlora", "lora")),
     *((f"fit --method {method}", partial(contains, method)) for method in ("dpo", "grpo", "ppo")),
     ("flops --train", lambda words: bool(words & FLOPS and words & TRAINED)),
     ("", lambda words: bool(words & FLOPS and "token" in words)),
+    *(
+        (f"flops --phase {phase}", lambda words, phase=phase: bool(words & FLOPS and phase in words))
+        for phase in ("decode", "prefill")
+    ),
     ("flops", lambda words: bool(words & FLOPS)),
-    ("plan", lambda words: bool(words & TRAINED and "many" in words and words.isdisjoint(TIMED))),
     ("train", lambda words: bool(words & TRAINED and words & TIMED)),
     ("fit", lambda words: bool(words & TRAINED)),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
+    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
+    ("memory", lambda words: bool("weights" in words and words & BYTES)),
     ("params", lambda words: bool(words & {"parameters", "params", "weights"})),
 )
 """The command that a question asks for, by its words; one without any of these asks for everything at a glance."""
 ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("memory --train", lambda words: bool(words & MOST and words & {"batch", "sequence"})),
     ("memory --serve", lambda words: bool(words & MOST and words & {"context", "concurrency"})),
+    ("fit --serve", lambda words: bool(words & RUNS and words.isdisjoint(TRAINED | SERVED | TIMED))),
+    ("serve", lambda words: bool(words & FIRST)),
 )
-"""The same where a card is named, whose largest sizes are asked for."""
+"""The same where a card is named: its largest sizes, whether a model runs on it, how long the first token takes."""
 ONE_OF_MANY = "h100"
 """The card of a question about how many are needed, where it names none."""
-
-
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
+TERMS = {"fit": ("activations", "gradients", "logits"), "serve": ("KV cache",)}
+"""Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
+FEWEST = "serve --for gpus"
 
 
 class AskedInWords(NamedTuple):
@@ -90,94 +104,242 @@ class AskedInWords(NamedTuple):
     left: tuple[str, ...]
 
 
-def question_in(words: Sequence[str]) -> AskedInWords | None:
-    """The question that words ask about models or a card; None where they name neither, or several of both.
+def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False) -> AskedInWords | None:
+    """The question that words ask about models or a card; None where they name neither.
+
+    ``meant`` is the command that the first of them stands for, which answers if none is asked for in words. Where it
+    ``explains``, a concept is asked about, and nothing else.
+
+    Raises UsageError for words about several models or cards that no answer has beside each other.
 
     >>> question_in("will llama 3 70b fit on 2 rtx 4090s?".split()).line
     ('llama-3-70b', '--gpu', '2xrtx-4090')
     >>> question_in("how long to finetune gpt2 on an a100".split()).line, question_in("how big is it".split())
     (('train', 'gpt2', '--gpu', 'a100'), None)
+    >>> question_in("kv cache of qwen2.5 7b at 32k".split()).line
+    ('explain', 'KV cache', 'qwen2.5-7b', '--context', '32k')
     """
-    said = [bare for word in words if (bare := word.strip(MARKS))]
-    if len(said) > LONGEST_QUESTION:
+    said = in_one_spelling([bare for word in words if (bare := word.strip(MARKS))])
+    if len(said) > LONGEST_QUESTION or _asks_of_a_number(said):
         return None
     models, rest = _found(said, _model)
     cards, rest = _found(rest, _card)
     lower = frozenset(word.lower() for word in rest)
-    if len(models) > 1 and not cards and not _with_digits(rest):
-        return AskedInWords(("compare", *models), ())
-    if not models:
-        return _of_no_model(list(cards), rest, lower)
-    if len(models) > 1 or len(cards) > 1:
-        return None
+    if len(cards) > 1:
+        raise UsageError(f"the question names {len(cards)} cards, {' and '.join(cards)}", "ask about one of them")
+    many = _how_many(rest, cards)
     for name, place in cards.items():
-        if place and (number := _number(rest[place - 1])):
-            cards, rest[place - 1] = {f"{number}x{name}": place}, ""
-    lines = (*ASKED_OF_A_CARD, *ASKED_FOR) if cards else ASKED_FOR
-    command = next((line for line, asks in lines if asks(lower)), None)
-    first, *options = (command or "").split() or [""]
-    amounts = dict(_amounts(rest, trains=bool(lower & TRAINED), serves=first == "serve"))
-    given = tuple(part for option in amounts.items() for part in option)
-    concept = concept_in(" ".join(rest)) if command in (None, "params") and not cards else None
-    if concept is not None and concept.name not in AT_A_GLANCE:
-        return AskedInWords(("explain", concept.name, *models, *given), ())
-    if command == "serve" and "many" in lower and not cards and lower & {"gpu", "gpus", "cards"}:
-        options = ["--for", "gpus"]
-    if command == "plan" and not cards:
+        before = place - 2 if place > 1 and rest[place - 1] in TIMES else place - 1
+        if place and (number := _number(rest[before])):
+            cards, rest[before] = {f"{number}x{name}": place}, ""
+    if len(models) > 1:
+        line = ("compare", *models, *(("--gpu", *cards) if cards else ()))
+        if explains or _with_digits(rest):
+            fact, both = f"the question names {len(models)} models", f"tfcalc {' '.join(line)} puts them side by side"
+            raise UsageError(fact, f"ask about one of them; {both}")
+        return AskedInWords(line, ())
+    if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
+        return answer
+    first = named_among(rest)
+    given = list(amounts(rest, _kept(first, rest)))
+    named = named_among(rest)
+    concept = named.concept if named else first.concept if first and explains else None
+    if not models and (concept is None or not given or cards):
+        return None
+    asked = Asked(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
+    line, concept = _line(asked, rest, concept, given)
+    if explains and concept is None:
+        part = [word for word in rest if word and word.lower() not in FILLERS]
+        return AskedInWords(("explain", *part, *models), ()) if len(part) == 1 and models and not given else None
+    if concept is not None and named is not None:
+        for place in named.places:
+            rest[place] = ""
+    if line.startswith("fit") and many and not cards:
         cards = {ONE_OF_MANY: 0}
-    if command == "plan" and not all(map(_is_timed, cards)):
-        first = "fit"
-    if "--tokens" in amounts and first == "fit":
+    return _with_options(line, concept, list(models), list(cards), rest, given)
+
+
+class Asked(NamedTuple):
+    """What decides on the command: the words in ``lower`` case, what "how many" asks about, and the first word.
+
+    That is ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in :func:`question_in`.
+    """
+
+    lower: frozenset[str]
+    many: str
+    meant: str
+    typed: bool
+    cards: bool
+    explains: bool
+
+
+def _kept(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
+    """The places of a concept's name that has a number, such as "ZeRO 3", and is no format."""
+    said = [rest[place] for place in named.places] if named else []
+    return named.places if named and _with_digits(said) and not is_format("".join(said)) else ()
+
+
+def _line(
+    asked_by: Asked, rest: Sequence[str], concept: Concept | None, given: Sequence[tuple[str, str]]
+) -> tuple[str, Concept | None]:
+    """The command that answers, with the options that the question's words are; and the concept that it explains."""
+    lower, many, meant, typed, cards, explains = asked_by
+    slots = {slot for slot, _ in given}
+    if explains:
+        return "explain", concept
+    if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
+        return "flops --train --mfu", None
+    if many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED):
+        return "explain", known()["tokensperparameter"]
+    if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
+        return FEWEST, None
+    asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
+    if typed and not (meant == "flops" and asked):
+        mode = " --train" * bool(lower & TRAINED) or " --serve" * bool(lower & SERVED)
+        return (meant + mode * (meant == "memory")), None
+    if asked == "params" and FORMAT in slots and "weights" in lower:
+        asked = "memory"
+    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one) for one in given):
+        asked = "train"
+    of_a_concept = (
+        concept is not None
+        and concept.name not in AT_A_GLANCE
+        and (asked in (None, "params") or (concept.name in TERMS.get(asked, ()) and lower.isdisjoint(TIMED)))
+    )
+    if concept is not None and of_a_concept and not cards:
+        return "explain", concept
+    if concept is not None and of_a_concept and not meant:
+        mode = next((mode for mode in ("--train", "--serve") if mode in concept.opens), "")
+        return (f"memory {mode}" if mode else "serve" if concept.opens.startswith("serve") else ""), None
+    if asked is None and cards and FORMAT in slots:
+        return "memory --serve", None
+    return (asked if asked is not None else "" if meant in ("overview", "gpus") else meant), None
+
+
+def _with_options(
+    line: str,
+    concept: Concept | None,
+    models: Sequence[str],
+    cards: Sequence[str],
+    rest: list[str],
+    given: Sequence[tuple[str, str]],
+) -> AskedInWords:
+    """The command line with an option for each thing that was said, and what no option has."""
+    opens = line if concept is None else concept.opens
+    if concept is not None and concept.name.startswith("KV cache"):
+        given = [("--kv" if slot == FORMAT else slot, value) for slot, value in given]
+    options, left = dict[str, str](), list[str]()
+    for slot, value in given:
+        option = option_of(slot, value, opens)
+        if options.setdefault(option, value) != value:
+            left.append(value)
+    first, *fixed = line.split() or [""]
+    if "--tokens" in options and first == "fit":
         first = "train"
+    if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
+        fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
     card = ("--gpu", *cards) if cards else ()
-    return AskedInWords((*filter(None, (first,)), *models, *options, *card, *given), _with_digits(rest))
+    left += _with_digits(rest)
+    if concept is not None:
+        left = [word for word in left if AMOUNT.fullmatch(word) and word[-1].isalpha()]
+    names = (first, *((concept.name,) if concept else ()), *models)
+    said = tuple(part for option in options.items() for part in option)
+    return AskedInWords((*filter(None, names), *fixed, *card, *said), tuple(left))
 
 
-def _of_no_model(cards: Sequence[str], rest: Sequence[str], lower: frozenset[str]) -> AskedInWords | None:
+def _asks_of_a_number(words: Sequence[str]) -> bool:
+    """Return whether a sentence asks where bytes come from, which is no card's memory."""
+    return words[:1] == ["where"] and any(re.fullmatch(r"(?i)[\d.]+gi?b", word) for word in words)
+
+
+def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
+    """What "how many" asks about: the word behind it, "gpus" where it is a card; "" where nothing is asked so."""
+    place = next((place for place, word in enumerate(rest) if word.lower() == "many"), None)
+    if place is None:
+        return ""
+    behind = [word.lower() for word in rest[place + 1 : place + 2]]
+    return "gpus" if place + 1 in cards.values() else "".join(behind)
+
+
+def _of_no_model(
+    said: Sequence[str], cards: Sequence[str], rest: Sequence[str], lower: frozenset[str], many: str, meant: str
+) -> AskedInWords | None:
     """The question of words that name no model: of a card alone, or of the best model for a compute; None of others.
 
     Raises UsageError for a size in the place of a model, and for a question about all models.
     """
+    size = next((word for word in rest if SIZE.fullmatch(word) and not _is_of_tokens(rest, word)), "")
+    if size and (many == "tokens" or lower & OPTIMAL):
+        return AskedInWords(("design", "--compute", f"{compute_of(size):.4g}"), ())
     if lower & OPTIMAL and (amount := next(filter(AMOUNT.fullmatch, rest), "")):
         return AskedInWords(("design", "--compute", amount), ())
-    for size, word in pairwise(rest):
-        if AMOUNT.fullmatch(size) and word.lower() in ("model", "models"):
-            if lower & OF_A_SHAPE:
-                return AskedInWords(("design", size), ())
-            if "tokens" in lower:
-                return AskedInWords(("explain", "tokens per parameter"), ())
-            names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
-            raise UsageError(f"models of {quoted(size)} differ; name one", names)
-    if len(cards) != 1 or concept_in(" ".join(rest)) is not None:
+    if size and lower & OF_A_SHAPE:
+        return AskedInWords(("design", size), ())
+    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | {"lora", "qlora", "dpo", "grpo", "ppo", "cache"}):
+        raise _of_a_size(said, size, meant)
+    if len(cards) != 1 or named_among(rest) is not None:
         return None
     if "models" in lower:
         raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
     return AskedInWords(("gpus", *cards), _with_digits(rest)) if lower.isdisjoint(OF_A_MODEL) else None
 
 
+def _is_of_tokens(words: Sequence[str], word: str) -> bool:
+    place = words.index(word)
+    return any(word.lower() in ("tokens", "token", "samples", "context") for word in words[place + 1 : place + 2])
+
+
+TOKENS_A_PARAMETER = 20
+
+
+def compute_of(size: str) -> float:
+    """FLOPs that train a model of this size on twenty tokens for each parameter: 6 · N · 20N (arXiv 2203.15556).
+
+    >>> compute_of("1b")
+    1.2e+20
+    """
+    return 6.0 * parse_count(size) * TOKENS_A_PARAMETER * parse_count(size)
+
+
+def _of_a_size(said: Sequence[str], size: str, meant: str) -> UsageError:
+    """The refusal of a size in the place of a model: with the line for a model of this size, where one is usual.
+
+    Raises UnknownModel where the word before it looks like the name of a family.
+    """
+    place = said.index(size)
+    family = said[place - 1].lower() if place else ""
+    if family.isalpha() and family not in KNOWN:
+        preset(f"{family}-{size}")
+    names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
+    if model := a_model_of(size.lower()):
+        asked = question_in([model if word == size else word for word in said], meant)
+        if asked is not None and not asked.left:
+            names = f"type tfcalc {' '.join(asked.line)}; {names}"
+    return UsageError(f"models of {quoted(size)} differ; name one", names)
+
+
+FAMILIES = ("llama", "qwen", "gemma", "mistral", "phi")
+"""Families that an example is taken from, the first one that has a model of the size."""
+
+
+def a_model_of(size: str) -> str:
+    """The name of a usual model of a size, the newest of its family; "" where there is none.
+
+    >>> a_model_of("7b"), a_model_of("32b").startswith("qwen"), a_model_of("9999b")
+    ('llama-2-7b', True, '')
+    """
+    plain = [(name, parts(name)) for name in index() if name.endswith(f"-{size}")]
+    for family in FAMILIES:
+        of_it = [
+            (its.version, name) for name, its in plain if its.family == family and len(its.words) == len(set(its[:3]))
+        ]
+        if of_it:
+            return max(of_it)[1]
+    return ""
+
+
 def _with_digits(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for word in words if any(map(str.isdigit, word)))
-
-
-def _amounts(words: list[str], *, trains: bool, serves: bool) -> Iterator[tuple[str, str]]:
-    """Options with the amounts in these words, in which "" takes the place of each, and of what it is of.
-
-    >>> words = "with a context length of 32k and 8 users".split()
-    >>> list(_amounts(words, trains=False, serves=True)), [word for word in words if word]
-    ([('--context', '32k'), ('--concurrency', '8')], ['with', 'a', 'and'])
-    """
-    instead = OF_TRAINING if trains else OF_SERVING if serves else ELSEWHERE
-    for place, word in enumerate(words):
-        if not AMOUNT.fullmatch(word):
-            continue
-        behind = next((at for at in range(place + 1, len(words)) if words[at].lower() not in BESIDE), place)
-        before = next((at for at in reversed(range(place)) if words[at].lower() not in BESIDE), place)
-        of_what = next((at for at in (behind, before) if words[at].lower() in AMOUNTS), place)
-        tokens = "--tokens" if words[place + 1 : place + 2] in (["token"], ["tokens"]) else ""
-        if option := AMOUNTS.get(words[of_what].lower(), tokens):
-            first, last = sorted((place, of_what))
-            words[first : last + 1] = [""] * (last + 1 - first)
-            yield instead.get(option, option), word
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -206,7 +368,7 @@ def _found(words: Sequence[str], read: Callable[[Sequence[str]], str]) -> tuple[
 
 def _names_at(words: Sequence[str], place: int, read: Callable[[Sequence[str]], str]) -> Iterator[tuple[int, str]]:
     for last in range(min(len(words), place + LONGEST_NAME), place, -1):
-        if name := read(words[place:last]):
+        if all(words[place:last]) and (name := read(words[place:last])):
             yield last, name
 
 
@@ -214,35 +376,24 @@ def _model(words: Sequence[str]) -> str:
     """The name of a model in these words; "" where they are none, or a place."""
     name = "-".join(words).lower() if len(words) > 1 else words[0]
     known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
-    return name if known and not is_path(name) and (len(words) == 1 or "/" not in name) else ""
+    if not known or is_path(name):
+        return ""
+    return name if "/" not in name or (len(words) == 1 and re.search(r"[A-Z\d]", name)) else ""
 
 
 def _card(words: Sequence[str]) -> str:
     """The name of a card in these words, or of several; "" where they are none."""
     name = "-".join(words).lower()
-    for spelled in (name, name.removesuffix("s")):
+    for spelled in (name.removesuffix("s"), name):
         if re.search(r"\d", spelled) and is_card(spelled):
             return spelled
     return ""
-
-
-def _is_timed(name: str) -> bool:
-    """Return whether layouts on this card are known by their seconds."""
-    return machine_of(named(parse_gpu(name)[1])[0]) is not None
 
 
 def is_card(name: str) -> bool:
     """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
     try:
         return is_accelerator(parse_gpu(name)[1])
-    except UsageError:
-        return False
-
-
-def is_format(word: str) -> bool:
-    """Return whether a word names a format of weights: ``tfcalc MODEL 4bit`` asks for its memory in that one."""
-    try:
-        return bool(format_named(word))
     except UsageError:
         return False
 

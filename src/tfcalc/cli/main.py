@@ -9,13 +9,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from types import ModuleType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import ALIASES, ASKING, COMMANDS, OVERVIEW, as_meant, command, compared
+from tfcalc.cli.commands import (
+    ALIASES,
+    ASKING,
+    COMMANDS,
+    KV,
+    OF_SERVERS,
+    OVERVIEW,
+    as_meant,
+    behind,
+    command,
+    compared,
+    with_context,
+)
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.cli.in_words import AskedInWords
 
 INTERRUPTED = 130
 HELP = ("-h", "--help")
@@ -51,7 +66,8 @@ def _version() -> int:
 
 
 def _run(asked: list[str]) -> int:
-    asked = as_meant(_apart(asked))
+    typed = _apart(asked)
+    asked = as_meant(typed)
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
     completes = "_TFCALC_COMPLETE" in os.environ
@@ -66,6 +82,8 @@ def _run(asked: list[str]) -> int:
     if named and not completes:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None
+    if called and not completes and (line := _question_of(asked, typed)) is not None:
+        return _typer(line, line[0]) if line[0] in COMMANDS else _overview(line)
     if not (completes or called) and asked[0].startswith("--") and _is_sized(asked):
         return _typed_as(_knowing(asked) or OVERVIEW, asked)
     return _typer(asked, None if completes else called)
@@ -73,9 +91,11 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, a question in words, or a slip of any."""
-    if len(asked) > 1 and not asked[1].startswith("-") and not _catalog().is_known(asked[0]):
-        asked = _words().joined(asked)
-        if asked[0].lower() in ASKING or len(list(takewhile(_is_word, asked))) >= OF_A_SENTENCE:
+    if len(asked) > 1 and not asked[1].startswith("-"):
+        known = _catalog().is_known(asked[0])
+        asked = asked if known else _words().joined(asked)
+        said = list(takewhile(_is_word, asked))
+        if said[0].lower() in ASKING or (len(said) >= OF_A_SENTENCE and not known) or PREPOSITIONS.intersection(said):
             return _asked_in_words(asked)
     several = compared(asked)
     last = several[2] if several else ""
@@ -108,6 +128,10 @@ def _overview(asked: list[str]) -> int:
 
 OF_A_SENTENCE = 4
 """Words before the first option that are a question, whatever the first of them is."""
+PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
+"""Words that no command line has, so that one with them is a question."""
+ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus")
+"""Commands with one word behind them, a model or a card: further words are a question."""
 
 
 def _is_word(word: str) -> bool:
@@ -115,10 +139,7 @@ def _is_word(word: str) -> bool:
 
 
 def _asked_in_words(asked: Sequence[str]) -> int:
-    """Answer a question by the command that it asks for, or explain the concept that it names.
-
-    Raises UsageError where it says more than is understood, with the command to type.
-    """
+    """Answer a question by the command that it asks for, or explain the concept that it names."""
     words = list(takewhile(_is_word, asked))
     options = asked[len(words) :]
     question = _words().question_in(words)
@@ -131,13 +152,35 @@ def _asked_in_words(asked: Sequence[str]) -> int:
                 raise
             fact = f"{quoted(said)} names neither one model nor a concept"
             raise UsageError(fact, "tfcalc models lists the models; a concept is KV cache, MFU, LoRA, …") from None
-    line = [*question.line, *options]
+    return _run([*_understood(question), *options])
+
+
+def _understood(question: AskedInWords) -> Sequence[str]:
+    """The line of a question. Raises UsageError where it says more than is understood, with the line to type."""
     if question.left:
-        command = " ".join(["tfcalc", *line])
-        raise UsageError(
-            f"{quoted(question.left[0])} in the question is not understood", f"type {command}, with its option"
-        )
-    return _run(line)
+        line = " ".join(f"'{word}'" if " " in word else word for word in question.line)
+        fact = f"{quoted(question.left[0])} in the question is not understood"
+        raise UsageError(fact, f"type tfcalc {line}, which leaves it out")
+    return question.line
+
+
+def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None:
+    """The command line of a question whose first word is a command, or stands for one; None of any other line."""
+    called, words = asked[0], list(takewhile(_is_word, typed))
+    options = typed[len(words) :]
+    first, *said = words or [""]
+    said = " ".join(said).split()
+    if called == "explain" and said and options[:1] != ["--of"]:
+        options = list(with_context(options)) if asked[1:2] == KV[1:] else options
+        question = _words().question_in(said if first == called else words, explains=True)
+    elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS and behind(words) > 1:
+        question = _words().question_in(words, ALIASES.get(first.lower(), called))
+    elif called == first == "compare" and len(said) > 2:
+        question = _words().question_in(said)
+        question = question if question is not None and question.line[0] == called else None
+    else:
+        return None
+    return None if question is None else [*_understood(question), *options]
 
 
 def _typed_as(called: str, asked: Sequence[str]) -> int:

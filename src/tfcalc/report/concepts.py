@@ -125,16 +125,38 @@ def concept_in(text: str) -> Concept | None:
     >>> concept_in("Why is the backward twice the forward?").name, concept_in("why is MLA's cache small").name
     ('backward pass', 'MLA')
     """
-    words = [spelled(re.sub(r"['’]s$", "", word)) for word in text[:LONGEST_SENTENCE].lower().split()]
-    bare = [word for word in words if word not in FILLERS]
-    return known().get(max(_names_in(words) + _names_in(bare), key=len, default=""))
+    found = named_among(text[:LONGEST_SENTENCE].split())
+    return found.concept if found else None
 
 
-def _names_in(words: Sequence[str]) -> list[str]:
-    """Names of concepts among neighbouring words."""
+class Named(NamedTuple):
+    """A ``concept`` that a sentence names, and the ``places`` of the words of its name."""
+
+    concept: Concept
+    places: tuple[int, ...]
+
+
+def named_among(sentence: Sequence[str]) -> Named | None:
+    """The concept that the words of a sentence name, the longest name of several; None where they name none.
+
+    >>> named_among("how large is a KV cache of gpt2".split()).places
+    (4, 5)
+    """
+    words = [(place, spelled(re.sub(r"['’]s$", "", word.lower()))) for place, word in enumerate(sentence) if word]
+    bare = [(place, word) for place, word in words if word not in FILLERS]
+    names = _names_in(words) + _names_in(bare)
+    if not names:
+        return None
+    name, places = max(names, key=lambda named: len(named[0]))
+    return Named(known()[name], places)
+
+
+def _names_in(words: Sequence[tuple[int, str]]) -> list[tuple[str, tuple[int, ...]]]:
+    """Names of concepts among neighbouring words, each with the places of its words."""
     firsts = range(len(words))
-    runs = ("".join(words[first:last]) for first in firsts for last in range(first + 1, first + 1 + LONGEST_NAME))
-    return [run for run in runs if run in known()]
+    runs = (words[first:last] for first in firsts for last in range(first + 1, first + 1 + LONGEST_NAME))
+    named = (("".join(word for _, word in run), tuple(place for place, _ in run)) for run in runs)
+    return [(name, places) for name, places in named if name in known()]
 
 
 def near(text: str, alike: float = 0.75) -> list[str]:

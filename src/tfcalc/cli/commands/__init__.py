@@ -224,7 +224,7 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         words[place : place + 1] = words[place].split(",")
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         meant = _of_alias(words[0].lower(), words[1:])
-        behind = _with_context(words[1:]) if meant == KV else words[1:]
+        behind = with_context(words[1:]) if meant == KV else words[1:]
         if words[0].lower() == RUN:
             behind = [*behind, *_as_ollama(behind)]
         optimal = ALIASES[words[0].lower()].endswith(COMPUTE)
@@ -327,7 +327,7 @@ OF_A_RUN = ("--tokens", "--max-steps", "--steps", "--epochs", "--num-train-epoch
 """Options that say how much a run reads."""
 
 
-def _with_context(words: Sequence[str]) -> Iterator[str]:
+def with_context(words: Sequence[str]) -> Iterator[str]:
     """The words behind ``kv``, whose tokens are those of the cache."""
     for before, word in pairwise(("", *words)):
         if not before.startswith("-") and re.fullmatch(LENGTH, word):
@@ -350,6 +350,16 @@ def _counted(words: Sequence[str]) -> Iterator[str]:
         else:
             yield words[place]
             place += 1
+
+
+def behind(words: Sequence[str]) -> int:
+    """Return how many words are behind a command, but for those that are an option's.
+
+    >>> behind(["params", "gpt2"]), behind(["params", "12", "layers"]), behind(["vram", "for", "qwen2.5", "32b"])
+    (1, 0, 3)
+    """
+    counted = list(_counted(words[1:]))
+    return len(counted) - 2 * sum(word.startswith("--") for word in counted)
 
 
 def compared(words: Sequence[str]) -> list[str] | None:

@@ -17,7 +17,7 @@ from tfcalc.answers.explain import COUNTS, PARTS, explain_part
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.question import QUANTITIES, number_path
 from tfcalc.catalog import is_known, is_path, preset
-from tfcalc.cli.app import settings_of
+from tfcalc.cli.app import settings_of, with_values
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_peak
@@ -179,6 +179,7 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     >>> concept_among(["what", "is", "mfu", "of", "gpt2"])[1:], concept_among(["KV cache", "--context", "8k"])[1:]
     ((5, 'gpt2'), (1, ''))
     """
+    words = with_values(words, COMMAND.options)
     valued = {flag for option in COMMAND.options if not option.switch and not option.alone for flag in option.flags}
     optional = {flag for option in COMMAND.options if option.alone for flag in option.flags}
     found = [
