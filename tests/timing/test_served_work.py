@@ -1,4 +1,4 @@
-"""Work is conserved: a server that is never idle while there is work reads each prompt once, and makes each step once."""
+"""Work is conserved: a server that is never idle while there is work reads each prompt once, and makes no step twice."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_work_is_conserved(system: tuple[str, str, Sharing, str], draft: Draft) 
 
 @pytest.mark.parametrize("requests", [2, 5, 8])
 def test_a_round_of_long_prompts(requests: int) -> None:
-    """Llama 3 70B on 8 H100, prompts of 130,816 tokens: the prompts one after another, and 256 steps of all requests."""
+    """Llama 3 70B on 8 H100, prompts of 130,816 tokens: one after another, and 256 steps of all requests."""
     alone, many = (tfcalc.serve("llama-3-70b", "8xh100", 130_816, 256, each) for each in (1, requests))
     prompt, parts = alone.at.first.value, many.at.parts
     step = parts.kernels + parts.all_reduces + parts.launches + parts.host

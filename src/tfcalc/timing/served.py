@@ -166,6 +166,16 @@ class Guess(NamedTuple):
         return Guess(*(larger(one, floor) for one in self))
 
 
+class Unseen(NamedTuple):
+    """Seconds of an estimate that no run tells: how many of them there may not be, and how many more there may be."""
+
+    less: Many = 0.0
+    more: Many = 0.0
+
+
+ALL_SEEN = Unseen()
+
+
 class TokenSeconds(NamedTuple):
     """Seconds of a token, part by part."""
 
@@ -543,7 +553,7 @@ class ServedModel:
 
     def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds from when a request has room to its first token."""
-        pp, base = self.sharing.pp, by.of_prompts * by.first
+        pp, base = self.sharing.pp, self.beside_reading(by)
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
             return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
@@ -556,6 +566,16 @@ class ServedModel:
             waits += step * others / (others + 1) * smaller(1, self.load.answer - 1)
         return base + self.reading(1, by) + waits
 
+    def beside_reading(self, by: EngineRates) -> float:
+        """Seconds that an engine takes before a first token, beside reading prompts."""
+        return by.of_prompts * by.first
+
+    def unseen(self, concurrency: Many, by: EngineRates) -> Unseen:
+        """Seconds of them that no run tells, as all had more requests at once, or none was of a server."""
+        if self.load.static:
+            return ALL_SEEN
+        return Unseen(where(concurrency < by.fewest, self.beside_reading(by), 0.0), 0.0 if by.fewest else by.server)
+
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
 
@@ -564,7 +584,7 @@ class ServedModel:
         """
         running = self.running(concurrency)
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
-        alone = by.of_prompts * by.first + self.reading(1, by) + self.handing_over
+        alone = self.beside_reading(by) + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
@@ -604,10 +624,14 @@ class ServedModel:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
         floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)
-        return banded(seconds, floor, by, band, version)
+        unseen = self.unseen(concurrency, by) if first else ALL_SEEN
+        return banded(seconds, floor, by, band, version, unseen)
 
 
-def banded(seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "") -> Guess:
-    """Return estimated seconds with their band, never below the floor."""
+def banded(
+    seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "", unseen: Unseen = ALL_SEEN
+) -> Guess:
+    """Return estimated seconds with their band, never below the floor; what is ``unseen`` may be there or not."""
     low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
-    return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)
+    ends = (seconds - unseen.less) * low, seconds * band.high + unseen.more
+    return Guess(seconds, *ends).at_least(floor.seconds)
