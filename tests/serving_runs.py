@@ -78,7 +78,7 @@ class Run:
     @property
     def engine(self) -> str:
         """Engine, with its version."""
-        return _engine(self.row)
+        return engine_of_row(self.row)
 
     @property
     def by(self) -> EngineRates:
@@ -111,7 +111,8 @@ class Run:
         return self.model.band(first=False).kind
 
 
-def _engine(row: Mapping[str, str]) -> str:
+def engine_of_row(row: Mapping[str, str]) -> str:
+    """Engine of a row, with its version."""
     return f"{row['engine']}@{row['version']}" if row["version"] else row["engine"]
 
 
@@ -145,7 +146,7 @@ def run_of(row: Mapping[str, str]) -> Run | None:
     static = row["mode"] == "static"
     load = Load(prompt, answer, max(1, round(float(row["requests"]))), static=static)
     try:
-        plan, engine = Serving(weights=weights, kv=KV.get(row["kv"], row["kv"])), _engine(row)
+        plan, engine = Serving(weights=weights, kv=KV.get(row["kv"], row["kv"])), engine_of_row(row)
         found = ServedModel(model(row["model"]), plan, sharing, card, load, engine)
         if found.machine.operators is None:
             return None

@@ -65,6 +65,8 @@ START = {
 SHARED = "shared"
 GIVEN = {("trtllm", "prompts")}
 """Rates that other runs say, so that no fit changes them: those of offline.csv, which are always full."""
+SYSTEMS = 3
+"""Systems that tell what an engine does: of fewer it may be their own."""
 FIRST_OF_SERVED = 0.2
 """Weight of a first token under load, which is a queue."""
 
@@ -253,6 +255,15 @@ def covered(by_system: Mapping[K, Sequence[float]]) -> str:
     return f"{runs:.0%}, {systems:.0%} where a system counts once"
 
 
+def fewest(runs: Iterable[Run]) -> int:
+    """Return the fewest requests at once of which some systems tell a first token of a server; 0 where none do."""
+    systems: dict[int, set[str]] = defaultdict(set)
+    for run in runs:
+        if run.first and not run.model.load.static:
+            systems[run.requests].add(run.row["unit"])
+    return min((requests for requests, units in systems.items() if len(units) >= SYSTEMS), default=0)
+
+
 def write(rates: Mapping[str, EngineRates], runs: Mapping[str, Sequence[Run]]) -> None:
     """The numbers into the file, which keeps its words."""
     section, lines = "", []
@@ -268,9 +279,10 @@ def write(rates: Mapping[str, EngineRates], runs: Mapping[str, Sequence[Run]]) -
             name = match[1]
             if name in WITHIN:
                 line = f"{name} = {getattr(rates[section], name):.3g}"
-            elif name in ("rows", "units"):
+            elif name in ("rows", "units", "fewest"):
                 units = {run.row["unit"] for run in runs[section]}
-                line = f"{name} = {len(units) if name == 'units' else len(runs[section])}"
+                counted = {"rows": len(runs[section]), "units": len(units), "fewest": fewest(runs[section])}
+                line = f"{name} = {counted[name]}"
         lines.append(line)
     RATES.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
 from statistics import mean, median
 
@@ -9,7 +10,9 @@ import pytest
 
 from tests import serving_runs
 from tests.serving_runs import Run
-from tfcalc.timing.serving import engine_of, rates_table
+from tfcalc.plans import Serving
+from tfcalc.timing.served import Load, ServedModel
+from tfcalc.timing.serving import Sharing, engine_of, rates_table
 
 SAMPLE = 23
 """Of this many rows one is asked; a prime, so that no source is left out."""
@@ -133,6 +136,44 @@ def test_eras_by_generation() -> None:
         assert found is not None
         assert found.name == era
     assert engine_of("vllm", cards["M2-Max-96"]) is None
+
+
+def test_the_fewest_requests_whose_first_token_is_known() -> None:
+    """Of as many at once three systems or more tell it; of fewer what a server takes beside reading may be anything.
+
+    Batches without a server (TensorRT-LLM 0.9) and llama-bench tell none.
+    """
+    systems: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for row in serving_runs.rows():
+        by = engine_of(
+            serving_runs.engine_of_row(row), serving_runs.cards().get(serving_runs.CARDS.get(row["gpu"], row["gpu"]))
+        )
+        if by and row["mode"] == "served" and row["ttft_ms"] and not row["suspect"]:
+            systems[by.name, round(float(row["requests"]))].add(row["unit"])
+    for name, era in rates_table()["engines"].items():
+        told = [requests for (of, requests), units in systems.items() if of == name and len(units) >= 3]
+        assert era["fewest"] == min(told, default=0), name
+
+
+def test_what_a_server_takes_is_in_a_first_token_or_not() -> None:
+    """A band begins without it where all runs had more requests, and ends with that of other eras where none was a
+    server's; of as many as runs had it is that of systems left out.
+    """
+    cards = serving_runs.cards()
+    for gpu, requests, less, more in (
+        ("H100-SXM", 1, True, False),
+        ("H100-SXM", 4, False, False),
+        ("A100-SXM-80", 4, False, True),
+    ):
+        load = Load(512, 100, requests)
+        of = ServedModel(serving_runs.model("llama-3.1-8b"), Serving(), Sharing(), cards[gpu], load, "trtllm")
+        by = engine_of("trtllm", cards[gpu])
+        assert by is not None
+        band, guess = of.band(first=True), of.guess(requests, by, of.band(first=True), first=True)
+        floor = of.floor_of_prompt(requests).seconds
+        assert guess.low == pytest.approx(max(floor, band.low * (guess.value - (by.first if less else 0))))
+        served = max(era["first"] for era in rates_table()["engines"].values() if era["engine"] == "tensorrt-llm")
+        assert guess.high == pytest.approx(band.high * guess.value + (served if more else 0))
 
 
 def test_rates_are_shares() -> None:

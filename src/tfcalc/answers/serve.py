@@ -50,6 +50,7 @@ from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
+    ALL_SEEN,
     AS_OTHERS,
     NO_DRAFT,
     OWN,
@@ -124,7 +125,8 @@ class ServedAt:
     def _banded(self, seconds: float, floor: Bounds, *, first: bool) -> Guess:
         assert self.by is not None
         band, version = self.answer.band(first=first), "" if self.answer.own else self.answer.version
-        return banded(seconds, floor, self.by, band, version)
+        unseen = self.of.unseen(self.requests, self.by) if first and not self.answer.own else ALL_SEEN
+        return banded(seconds, floor, self.by, band, version, unseen)
 
     @cached_property
     def parts(self) -> TokenSeconds:
@@ -1050,6 +1052,8 @@ class Serve(ServedAnswer):
                 yield from self._told_of_own(self.own)
             yield self._told_of_band(self.band(first=False), "a token")
             yield self._told_of_band(self.band(first=True), "the first")
+            if self.own is None and not self.question.load.static:
+                yield from self._told_of_server(self.by)
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
@@ -1092,6 +1096,17 @@ class Serve(ServedAnswer):
         if own.unused:
             reasons = ", ".join(sorted({one.why for one in own.unused})[:3])
             yield f"Rows of yours that are left out: {len(own.unused):,} ({reasons})"
+
+    def _told_of_server(self, by: EngineRates) -> Iterator[str]:
+        """Yield what is known of what a server takes before a first token, where that is most of it, or not known."""
+        beside, at = self.of.beside_reading(by), self.at
+        if not by.fewest:
+            known = f"; on other GPUs it was up to {short_seconds(by.server)}" if by.server else ""
+            yield f"No run of a server tells a first token here: what it takes beside reading is not known{known}"
+        elif at.requests < by.fewest or 2 * beside > at.first.value:
+            few = f", of {by.fewest} requests at once or more: of fewer the band begins without them"
+            fact = f"{short_seconds(beside)} of the first token are what servers took beside reading prompts"
+            yield f"{fact}{few if at.requests < by.fewest else ''}"
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:

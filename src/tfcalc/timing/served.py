@@ -166,6 +166,16 @@ class Guess(NamedTuple):
         return Guess(*(larger(one, floor) for one in self))
 
 
+class Unseen(NamedTuple):
+    """Seconds of an estimate that no run tells: how many of them there may not be, and how many more there may be."""
+
+    less: Many = 0.0
+    more: Many = 0.0
+
+
+ALL_SEEN = Unseen()
+
+
 class TokenSeconds(NamedTuple):
     """Seconds of a token, part by part."""
 
@@ -179,6 +189,11 @@ class TokenSeconds(NamedTuple):
     def seconds(self) -> Many:
         """Return their sum."""
         return sum(self)
+
+    @property
+    def step(self) -> Many:
+        """Seconds of the step alone: no prompt of another request comes in between."""
+        return self.seconds - self.prompts
 
 
 class StageBytes(NamedTuple):
@@ -460,20 +475,44 @@ class ServedModel:
         return larger(1, smaller(smaller(concurrency, self.at_work), self.most))
 
     def parts(self, concurrency: Many, by: EngineRates) -> TokenSeconds:
-        """Seconds of a token, part by part; those of the tokens that are guessed are in them."""
+        """Seconds of a token, part by part; those of the tokens that are guessed are in them.
+
+        Each prompt of another request is read once from one request's beginning to its end: before its first token, or
+        between the others.
+        """
         running = self.running(concurrency)
         kernel, reduced, launched = self._step(running, by)
         if self.guesser is not None:
             pairs = zip((kernel, reduced, launched), self.guesser._step(running, by), strict=True)
             kernel, reduced, launched = (one + self.load.draft.tokens * more for one, more in pairs)
         host = by.host + by.request * running / self.sharing.dp
-        others: Many = 0.0
-        if not self.load.static and self.load.apart is None:
-            of_a_copy = running / self.sharing.dp
-            share = (of_a_copy - 1) / larger(1, self.load.answer) * (0.5 if by.waves else 1.0)
-            others = larger(0.0, share) * self.among_others(running, by)
         times = by.of_tokens / self.load.draft.made
-        return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
+        alone = TokenSeconds(times * kernel, times * reduced, times * launched, times * host, 0.0)
+        if self.load.static or self.load.apart is not None:
+            return alone
+        between = self._others(running) - self.waited_for(running, alone.step, by)
+        each = self.among_others(running, by)
+        return alone._replace(prompts=between / larger(1, self.load.answer - 1) * each)
+
+    def _others(self, running: Many) -> Many:
+        """Requests beside one that the same GPUs serve."""
+        return larger(0.0, running / self.sharing.dp - 1)
+
+    def waited_for(self, running: Many, step: Many, by: EngineRates) -> Many:
+        """Prompts of others that are read before a request's first token; all further ones are read between its tokens.
+
+        Requests that follow each other keep their order, so that of any two only one waits for the other. A step reads
+        no more than so many tokens of prompts: where answers are short, what has no place in their steps comes before.
+        """
+        others, answer = self._others(running), self.load.answer
+        if by.waves:
+            found = (others + self.prompts_at_once(running) - 1) / 2
+        else:
+            reading = (others + 1) * self.among_others(running, by)
+            busy = smaller(0.95, reading / larger(1e-9, answer * step + reading))
+            found = smaller(WAITS * busy + by.queued * others + busy / (2 * (1 - busy)), others / 2)
+        steps = (answer - 1) / self.load.draft.made
+        return larger(found, others - steps * self.read_at_once / larger(1, whole(self.prompt.tokens)))
 
     def _step(self, running: Many, by: EngineRates) -> tuple[Many, Many, Many]:
         """Seconds of a step of these requests: its kernels, sums over GPUs, launches."""
@@ -510,25 +549,32 @@ class ServedModel:
         waiting = larger(0, concurrency - running)
         if self.load.static or not greatest(waiting):
             return found
-        return found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
+        return found + waiting / running * self.load.answer * self.token_of_full(concurrency, by)
 
     def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds from when a request has room to its first token."""
-        pp, base = self.sharing.pp, by.of_prompts * by.first
+        pp, base = self.sharing.pp, self.beside_reading(by)
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
             return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
         if self.load.apart is not None:
             return self._handed_over(concurrency, by, self.load.apart)
         running = self.running(concurrency)
-        of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
-        each = self.among_others(running, by)
-        if by.waves:
-            return base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
-        token = self.parts(concurrency, by).seconds
-        busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
-        before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
-        return base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
+        step, others = self.parts(concurrency, by).step, self._others(running)
+        waits = self.waited_for(running, step, by) * self.among_others(running, by)
+        if not by.waves:  # for a step of others, where it comes in between
+            waits += step * others / (others + 1) * smaller(1, self.load.answer - 1)
+        return base + self.reading(1, by) + waits
+
+    def beside_reading(self, by: EngineRates) -> float:
+        """Seconds that an engine takes before a first token, beside reading prompts."""
+        return by.of_prompts * by.first
+
+    def unseen(self, concurrency: Many, by: EngineRates) -> Unseen:
+        """Seconds of them that no run tells, as all had more requests at once, or none was of a server."""
+        if self.load.static:
+            return ALL_SEEN
+        return Unseen(where(concurrency < by.fewest, self.beside_reading(by), 0.0), 0.0 if by.fewest else by.server)
 
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
@@ -538,7 +584,7 @@ class ServedModel:
         """
         running = self.running(concurrency)
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
-        alone = by.of_prompts * by.first + self.reading(1, by) + self.handing_over
+        alone = self.beside_reading(by) + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
@@ -552,7 +598,7 @@ class ServedModel:
             return parts.seconds
         running = self.running(concurrency)
         prompts = running / self.sharing.dp / larger(1, self.load.answer) * self.among_others(running, by)
-        return parts.seconds - parts.prompts + prompts
+        return parts.step + prompts
 
     def rate(self, concurrency: Many, first: Many, token: Many, of_full: Many) -> Many:
         """Tokens per second of requests that follow each other.
@@ -578,10 +624,14 @@ class ServedModel:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
         floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)
-        return banded(seconds, floor, by, band, version)
+        unseen = self.unseen(concurrency, by) if first else ALL_SEEN
+        return banded(seconds, floor, by, band, version, unseen)
 
 
-def banded(seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "") -> Guess:
-    """Return estimated seconds with their band, never below the floor."""
+def banded(
+    seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "", unseen: Unseen = ALL_SEEN
+) -> Guess:
+    """Return estimated seconds with their band, never below the floor; what is ``unseen`` may be there or not."""
     low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
-    return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)
+    ends = (seconds - unseen.less) * low, seconds * band.high + unseen.more
+    return Guess(seconds, *ends).at_least(floor.seconds)

@@ -3,10 +3,11 @@
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
     step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
                + λ · layers + κ · further products + μ · layers with experts + ν · requests + host
-    token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
-    first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
-               base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not,
-               where all that it waits for is at most (C − 1) · t_b
+    first      base + t_1 + w · t_b, and of requests that do not stay in step (C − 1)/C · step, which runs then
+    token      step + (C − 1 − w)/(osl − 1) · t_b: prompts of others that are not read before the first token
+    w          (C − 1)/2 + (n − 1)/2 for requests that stay in step (n: prompts read at once),
+               min(0.9ρ + q(C − 1) + ρ/(2(1 − ρ)), (C − 1)/2) for requests that do not; at least those for which the
+               steps of an answer have no room
     rate       min(C · osl / (first + (osl − 1) · token), R / (step + R/osl · t_b)), where R of C requests have room
 
 ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, κ, μ, ν, host, base and
@@ -120,7 +121,10 @@ class EngineRates(NamedTuple):
         queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
         newest: newest version among its runs.
+        fewest: fewest requests at once of which three systems tell a first token of a server; 0 where none do.
         rows, units: how many runs, of how many systems.
+        server: the most seconds before a first token that any era of the engine has whose runs were of servers; 0 where
+            there is none.
         of_tokens, of_prompts: what the seconds of a token and of reading prompts are multiplied with, by runs of one's
             own (timing/served_runs.py).
     """
@@ -140,8 +144,10 @@ class EngineRates(NamedTuple):
     queued: float
     waves: bool
     newest: str
+    fewest: int
     rows: int
     units: int
+    server: float = 0.0
     of_tokens: float = 1.0
     of_prompts: float = 1.0
 
@@ -172,7 +178,11 @@ def engine_of(text: str, card: Accelerator | None = None) -> EngineRates | None:
         return None
     before = [pair for pair in eras if not asked or pair[0] <= asked]
     _, key = max(before) if before else min(eras)
-    era = {**rates_table()["shared"], **rates_table()["engines"][key]}
+    every = rates_table()["engines"]
+    era = {**rates_table()["shared"], **every[key]}
+    era["server"] = max(
+        (one["first"] for one in every.values() if one["engine"] == name and one["fewest"]), default=0.0
+    )
     era.setdefault("products", era["prompts"])
     return EngineRates(name=key, **{field: era[field] for field in EngineRates._fields if field in era})
 
