@@ -333,7 +333,9 @@ def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     assert found["requests_per_second"] == 2
     assert at_once - 1 < 2 * each <= at_once
     fewer = answer(quick, *words, "--gpu", "4xh100", "--concurrency", str(at_once - 1))["estimate"]
-    assert fewer["tokens_per_second"]["value"] / 500 < 2 <= times["tokens_per_second"]["value"] / 500
+    enough = answer(quick, *words, "--gpu", "4xh100", "--concurrency", str(at_once))["estimate"]
+    assert fewer["tokens_per_second"]["value"] / 500 < 2 <= enough["tokens_per_second"]["value"] / 500
+    assert times["tokens_per_second"]["value"] == 2 * 500
     refused = quick(*words, "--gpu", "4xh100", "--rate", "20")
     assert refused.returncode == 2
     proposed = re.search(r"take (--gpu .*)$", refused.stderr.strip())
@@ -342,6 +344,17 @@ def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     for more, fact in {"--concurrency 3": "no effect with --rate", "--gpu t4": "needs an estimate"}.items():
         assert fact in quick("serve", "gpt2", "--rate", "1", *more.split()).stderr
     assert "is no rate" in quick("serve", "gpt2", "--rate", "soon").stderr
+
+
+def test_what_comes_at_a_rate_is_what_is_paid_for(quick: Quick) -> None:
+    """One request of 256 tokens in ten seconds is 25.6 tokens/s, however many could be: 2.95 USD an hour for 92,160
+    of them are 32.01 USD per million.
+    """
+    words = ("serve", "llama-3.1-8b", "--gpu", "h100", "--rate", "0.1", "--price", "2.95")
+    found = answer(quick, *words)["estimate"]
+    assert found["tokens_per_second"] == {"value": 25.6, "low": 25.6, "high": 25.6}
+    assert found["usd_per_million_output_tokens"]["value"] == pytest.approx(2.95 / 3600 / 25.6 * 1e6)
+    assert "25.6 tokens/s come and are made: 32.01 USD" in quick(*words).stdout
 
 
 def test_prompts_that_other_gpus_read(quick: Quick) -> None:

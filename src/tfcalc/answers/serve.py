@@ -63,7 +63,7 @@ from tfcalc.timing.served import (
     TokenSeconds,
     banded,
 )
-from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
+from tfcalc.timing.serving import Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes, short_seconds
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ CANNOT, SHOULD_NOT = "cannot", "should not"
 
 
 class ServedAt:
-    """The served model at a number of requests, of all replicas."""
+    """The served model at a number of requests, of all replicas; they come at a rate, where it is not 0."""
 
-    def __init__(self, answer: Serve, concurrency: int) -> None:
-        self.answer, self.concurrency = answer, concurrency
+    def __init__(self, answer: Serve, concurrency: int, arriving: float = 0.0) -> None:
+        self.answer, self.concurrency, self.arriving = answer, concurrency, arriving
         self.of, self.by = answer.of, answer.by
 
     @property
@@ -134,8 +134,11 @@ class ServedAt:
 
     @cached_property
     def rate(self) -> Guess:
-        """Tokens per second of all replicas."""
+        """Tokens per second of all replicas: no more than come, nor than as many requests as can run make."""
         assert self.by is not None
+        if self.arriving:
+            most = self.answer.point(self.answer.most_at_once).rate
+            return Guess(*(min(one, self.arriving * self.answer.question.load.answer) for one in most))
         of, requests = self.of, self.requests
         first = self._banded(of.first_of_running(requests, self.by), self.floor_of_first, first=True)
         full = self._banded(of.token_of_full(requests, self.by), self.floor_of_token, first=False)
@@ -695,7 +698,7 @@ class Serve(ServedAnswer):
     @cached_property
     def at(self) -> ServedAt:
         """The model at the requests that were asked for."""
-        return self.point(self.question.load.concurrency)
+        return ServedAt(self, self.question.load.concurrency, self.question.rate)
 
     @property
     def estimated(self) -> ServedAt | None:
@@ -720,6 +723,11 @@ class Serve(ServedAnswer):
     def capacity(self) -> int:
         """Requests that run at once, in all."""
         return int(self.of.capacity * self.decoding)
+
+    @property
+    def most_at_once(self) -> int:
+        """Requests that the engine runs at once, of those that have room; 1 where none has."""
+        return max(1, min(self.capacity, self.of.most * self.decoding))
 
     @property
     def decoding(self) -> int:
@@ -804,7 +812,7 @@ class Serve(ServedAnswer):
     @property
     def ridge(self) -> float | None:
         """FLOPs for each byte from which the peak bounds."""
-        peak, bandwidth = self.of.machine.peak(self.of.computes or HALF), self.question.card.bandwidth
+        peak, bandwidth = self.of.machine.products(self.of.numbers).peak, self.question.card.bandwidth
         return peak / bandwidth if peak and bandwidth else None
 
     # --- for people
@@ -893,8 +901,10 @@ class Serve(ServedAnswer):
         if at.running < at.concurrency:
             users = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room; {users}"
         rate = f"{at.rate.value:,.0f} tokens/s in all"
+        if self.question.rate:
+            rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
         if self.question.gpus > 1:
-            rate += f", {at.rate.value / self.question.gpus:,.0f} a GPU"
+            rate += f", {at.rate_of_gpu:,.0f} a GPU"
         cost = at.cost
         if cost is not None:
             rate += f": {cost.value:,.2f} USD per million output tokens"
@@ -1254,7 +1264,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
     def ended(concurrency: int) -> float:
         return float(answer.point(concurrency).rate.value / question.load.answer)
 
-    low, high = 0, max(1, min(answer.capacity, answer.of.most * answer.decoding))
+    low, high = 0, answer.most_at_once
     if ended(high) < question.rate:
         gpus = ceil(question.rate / ended(high) * question.replicas) * question.gpus_of_replica
         fact = f"{question.rate:g} requests/s come, and {question.gpus} x {question.card.name} serve {ended(high):.3g}"

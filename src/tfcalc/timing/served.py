@@ -21,11 +21,10 @@ from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
+from tfcalc.serving.weight_formats import multiplied_at_best, multiplied_in
 from tfcalc.timing.numbers import Many, greatest, is_array, larger, smaller, where, whole
 from tfcalc.timing.serving import (
-    BYTE,
-    HALF,
-    NIBBLE,
+    IN_EIGHT,
     EngineRates,
     KernelSeconds,
     LayerCounts,
@@ -47,8 +46,6 @@ if TYPE_CHECKING:
 
 AS_OTHERS = "vllm"
 """Engine whose rules hold for one that has none."""
-COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
-"""Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
 OWN, WIDENED = "own runs", "widened"
@@ -374,10 +371,10 @@ class ServedModel:
 
     # --- the floor
 
-    @property
-    def cache_bits(self) -> int:
-        """Bits of products with what is cached."""
-        return BYTE if self.plan.kv.startswith("fp8") else HALF
+    def _multiplied(self, step: ServingStep) -> Many:
+        """Seconds of the products of a step, in the number formats of the fastest kernels."""
+        cached = IN_EIGHT if self.plan.kv.startswith(IN_EIGHT) else ""
+        return self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format), cached)
 
     def floor_of_token(self, concurrency: Many) -> Bounds:
         """Return what no token is faster than, with the fewest experts and the requests that can run."""
@@ -388,7 +385,7 @@ class ServedModel:
         made = self.load.draft.made
         found = Bounds(
             moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
-            requests * self.machine.multiplied(step, self.cache_bits) / made,
+            requests * self._multiplied(step) / made,
             self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
         )
         if self.guesser is None:
@@ -404,7 +401,7 @@ class ServedModel:
         tokens = requests * whole(step.tokens)
         found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
-            requests * self.machine.multiplied(step, self.cache_bits),
+            requests * self._multiplied(step),
             larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
         )
         return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)
@@ -433,7 +430,7 @@ class ServedModel:
         own = whole(step.gathered + step.cached + step.written)
         each = Bounds(
             own / self.card.bandwidth if self.card.bandwidth else 0.0,
-            self.machine.multiplied(step, self.cache_bits),
+            self._multiplied(step),
             larger(self.machine.sent(whole(step.tokens), self.layers, self.sharing.tp), self.handing_over),
         )
         return each.seconds * apart.tokens / apart.prompts
@@ -441,18 +438,17 @@ class ServedModel:
     # --- the estimate
 
     @cached_property
-    def computes(self) -> int:
-        """Bits of the operands of products."""
-        name = self.traffic.recipe.format.name
-        return next((bits for start, bits in COMPUTED_IN.items() if name.startswith(start)), HALF)
+    def numbers(self) -> str:
+        """Number format of products; empty where it is of 16 bits."""
+        return multiplied_in(self.traffic.recipe.format)
 
     def kernels(self, step: ServingStep, requests: Many) -> list[KernelSeconds]:
         """Return what runs in a step of this many requests, once."""
         if is_array(requests):
-            return self.machine.kernels(step, requests, computes=self.computes)
+            return self.machine.kernels(step, requests, numbers=self.numbers)
         key = step is self.prompt, requests
         if key not in self._known:
-            self._known[key] = self.machine.kernels(step, requests, computes=self.computes)
+            self._known[key] = self.machine.kernels(step, requests, numbers=self.numbers)
         return self._known[key]
 
     def running(self, concurrency: Many) -> Many:

@@ -39,8 +39,11 @@ RATES = Path(__file__).with_name("serving_rates.toml")
 ATTENDS = ("attend", "scan")
 """Kinds of operations that read the cache."""
 HALF, BYTE, NIBBLE = 16, 8, 4
-PEAKS = {HALF: ("bf16", "fp16"), BYTE: ("fp8", "int8"), NIBBLE: ("fp4", "int4")}
-"""Number formats of products with operands of this many bits."""
+IN_HALF = ("bf16", "fp16")
+IN_FEWER = {"fp4": (NIBBLE, BYTE), "fp8": (BYTE,), "int8": (BYTE,)}
+"""Bits of operands of fewer than 16, by their number format: of 4 where both have so few, and else of 8."""
+IN_EIGHT = "fp8"
+"""Number format of products in which one operand has 4 bits and the other one 8."""
 SENT = 2
 """Bytes of a number that GPUs send each other."""
 SLOWEST = 100e9
@@ -216,6 +219,13 @@ class KernelSeconds(NamedTuple):
         return self.layers * larger(self.moved / memory, self.multiplied / products)
 
 
+class Products(NamedTuple):
+    """Products of matrices on a GPU: bits of their operands, and its dense FLOP/s; 0 if unknown."""
+
+    bits: int
+    peak: float
+
+
 class ServingMachine:
     """A GPU among others that serve: what its datasheet says, and what operators reach."""
 
@@ -240,15 +250,20 @@ class ServingMachine:
     @property
     def multiplies(self) -> bool:
         """Return whether it is known how fast it multiplies, so that products bound anything."""
-        return self.peak(HALF) > 0
+        return self.products().peak > 0
 
-    def peak(self, bits: int) -> float:
-        """Dense FLOP/s with operands of this many bits, or of more where it has no such products; 0 if unknown."""
-        for width, names in sorted(PEAKS.items()):
-            known = [self.card.peaks[name] for name in names if name in self.card.peaks]
-            if width >= bits and known:
-                return float(max(known))
-        return 0.0
+    def products(self, numbers: str = "", stored: int = 0) -> Products:
+        """Return how it multiplies weights that are ``stored`` in so many bits, of a format that is multiplied so.
+
+        That is in ``numbers`` where it has such products, in those of 8 bits where only the weights have 4, and in 16
+        bits elsewhere: then the weights alone have fewer.
+        """
+        if numbers in self.card.peaks:
+            for bits in IN_FEWER[numbers]:
+                name = numbers if bits == IN_FEWER[numbers][0] else IN_EIGHT
+                if stored <= bits and name in self.card.peaks:
+                    return Products(bits, self.card.peaks[name])
+        return Products(HALF, max(self.card.peaks.get(name, 0.0) for name in IN_HALF))
 
     # --- the floor
 
@@ -256,13 +271,13 @@ class ServingMachine:
         """Seconds to move the bytes that are certainly read and written."""
         return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
 
-    def multiplied(self, step: ServingStep, cache_bits: int = HALF) -> Many:
-        """Seconds of the products at their dense peaks."""
+    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "") -> Many:
+        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others."""
         seconds: Many = 0.0
         for one in step.operations:
-            peak = self.peak(bits_of(one) if one.bits else cache_bits)
-            if peak:
-                seconds += value_of(one.layers) * whole(one.flops) / peak
+            found = self.products(numbers, bits_of(one)) if one.bits else self.products(cached)
+            if found.peak:
+                seconds += value_of(one.layers) * whole(one.flops) / found.peak
         return seconds
 
     def sent(self, tokens: Many, layers: LayerCounts, tp: int) -> Many:
@@ -273,16 +288,15 @@ class ServingMachine:
 
     # --- the estimate
 
-    def kernels(self, step: ServingStep, requests: Many = 1, *, computes: int = HALF) -> list[KernelSeconds]:
-        """Return what runs for this many times the requests of a step; operands have at least these bits."""
+    def kernels(self, step: ServingStep, requests: Many = 1, *, numbers: str = "") -> list[KernelSeconds]:
+        """Return what runs for this many times the requests of a step, with weights that are multiplied in numbers."""
         assert self.operators is not None
-        return [self._kernel(one, step, requests, computes) for one in step.operations]
+        return [self._kernel(one, step, requests, numbers) for one in step.operations]
 
-    def _kernel(self, one: Operation, step: ServingStep, requests: Many, computes: int) -> KernelSeconds:
+    def _kernel(self, one: Operation, step: ServingStep, requests: Many, numbers: str) -> KernelSeconds:
         known, routed = self.operators, one.routing
         assert known is not None
         bandwidth, layers = self.card.bandwidth, float(value_of(one.layers))
-        bits = max(bits_of(one), computes) if one.bits else HALF
         weights: Many = float(value_of(one.weights))
         if routed is not None:
             weights *= routed.expected(whole(step.tokens * step.copies) * requests)
@@ -290,9 +304,10 @@ class ServingMachine:
         moved = weights / share + requests * whole(one.gathered)
         moved += requests * whole(one.cached + one.written) / known.cache
         if one.kind in ATTENDS or not one.bits:
-            rate = self.peak(HALF) * known.attention
+            rate = self.products().peak * known.attention
         else:
-            rate = self.peak(bits) * nearest_bits(known.expert_products if routed else known.products, bits)
+            bits, peak = self.products(numbers, bits_of(one))
+            rate = peak * nearest_bits(known.expert_products if routed else known.products, bits)
         multiplied = requests * whole(one.flops) / rate if rate else 0.0
         return KernelSeconds(moved / bandwidth, multiplied, layers, routed is not None)
 
