@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import tfcalc
@@ -9,7 +11,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.hardware import Accelerator, named
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel
-from tfcalc.timing.serving import Sharing
+from tfcalc.timing.serving import REDUCED_SHARE, Sharing, engine_of
 
 H100 = named("h100")[0]
 ALONE = Sharing()
@@ -83,6 +85,27 @@ def test_experts_of_groups() -> None:
     assert routing.expected(16) == pytest.approx(1 - 0.75**16)
     assert value_of(routing.most(16)) == 1
     assert spread.flops == alone.flops
+
+
+def test_tokens_go_to_experts_of_other_groups() -> None:
+    """A group with one expert of eight each sends a token of Mixtral, which chooses two, to another one at least. Of 8
+    tokens in 16 bits a GPU so sends 8 vectors of 4,096 in each of 32 layers, and gets as many back, at 450 GB/s. On
+    average the two are on 2 · 7/8 of seven other GPUs. The experts of DeepSeek-V3 may all be a GPU's own: it has 32.
+    """
+    spread = served("mixtral-8x7b", Load(1024, 256, 64), sharing=Sharing(dp=8, ep=8))
+    floor = spread.floor_of_token(64)
+    assert floor.link == pytest.approx(2 * 32 * 8 * 4096 * 2 / 450e9)
+    assert spread.exchange.over.expected == pytest.approx(2 * 7 / 8)
+    by = engine_of("vllm", H100)
+    assert by is not None
+    latency = by.reduce * 4  # two messages, each half of log2(2 x 8)
+    sent = 8 * 1.75 * 4096 * (2 + 2) / (REDUCED_SHARE * 365e9)  # 365 GB/s: timing/links.csv
+    assert spread.parts(64, by).exchanges == pytest.approx(32 * (sent + latency))
+    own = served("deepseek-v3", Load(1024, 256, 64), named("h200")[0], Sharing(dp=8, ep=8))
+    assert own.floor_of_token(64).link == 0
+    expected = 7 * (1 - math.prod((224 - place) / (256 - place) for place in range(8)))
+    assert own.exchange.over.expected == pytest.approx(expected)
+    assert served("mixtral-8x7b", Load(999, 2), sharing=Sharing(tp=8, ep=8)).exchange.over.expected == 0
 
 
 def test_more_than_fits_does_not_run() -> None:

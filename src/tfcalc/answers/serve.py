@@ -209,6 +209,9 @@ class TokenPartsKeys(Record):
 
     kernels = number("kernels", lambda one: MILLI * one.kernels, BY_RATES)
     all_reduce = number("sums over GPUs", lambda one: MILLI * one.all_reduces, BY_RATES)
+    to_experts = number(
+        "vectors to experts on GPUs of other groups, and back", lambda one: MILLI * one.exchanges, BY_RATES
+    )
     launches = number("launches of kernels", lambda one: MILLI * one.launches, BY_RATES)
     host = number("what the host does in a step", lambda one: MILLI * one.host, BY_RATES)
     prefill_between = number("prompts of others in between", lambda one: MILLI * one.prompts, BY_RATES)
@@ -650,14 +653,15 @@ class Serve(ServedAnswer):
             return f"no run of {self.engine} on {card.name}, or on another GPU of its generation, is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
-        tp = self.question.sharing.tp
-        if not self.of.machine.joins(tp) and not self._ran_over(tp):
+        talking = self.of.talking
+        if not self.of.machine.joins(talking) and not self._ran_over(talking):
             joined = (
                 f"no more than {card.domain} {card.name} have a fast link"
                 if card.domain > 1
                 else f"{card.name} has PCIe"
             )
-            return f"{joined}, and sums over {tp} take 1 to 10 times as long, by the host (--link, as measured there)"
+            sent = "sums over" if talking == self.question.sharing.tp else "messages between"
+            return f"{joined}, and {sent} {talking} take 1 to 10 times as long, by the host (--link, as measured there)"
         return ""
 
     @cached_property
@@ -668,11 +672,11 @@ class Serve(ServedAnswer):
             return known
         return engine_of(self.question.engine) or engine_of(AS_OTHERS)
 
-    def _ran_over(self, tp: int) -> bool:
-        """Return whether a run of one's own sent sums over as many of these GPUs."""
+    def _ran_over(self, gpus: int) -> bool:
+        """Return whether as many of these GPUs sent each other messages in a run of one's own."""
         own = self.question.runs
         return own is not None and any(
-            run.of.sharing.tp == tp and run.of.card.name == self.question.card.name for run in own.runs
+            run.of.talking == gpus and run.of.card.name == self.question.card.name for run in own.runs
         )
 
     @cached_property
@@ -865,6 +869,9 @@ class Serve(ServedAnswer):
         if self.by is not None:
             yield f"prompts are read {self.of.read_at_once:,} tokens at a time"
             yield "experts are chosen alike and independently"
+            if self.of.exchange.over.expected:
+                many, bits = self.of.exchange.over.expected, 8 * self.of.exchange.bytes
+                yield f"a token goes to {many:.3g} further GPUs for its experts in {bits:g} bits, and comes back in 16"
             yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
         draft = self.question.load.draft
         if draft.tokens:
@@ -963,7 +970,8 @@ class Serve(ServedAnswer):
             guessing = of(Short(self.guessed_flops), Serve.exact, ExactKeys.draft_flops_per_step)
             rows.append(["draft", moved, guessing, f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"])
         if at.floor_of_token.link:
-            rows.append(["sums over GPUs", None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
+            sent = "messages between GPUs" if self.of.exchange.over.certain else "sums over GPUs"
+            rows.append([sent, None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
         columns = [
             Column("a decode step on each GPU", numeric=False),
             Column("bytes"),
@@ -1042,7 +1050,9 @@ class Serve(ServedAnswer):
         if not self.of.machine.multiplies:
             yield without_products(self.question.card.name)
         if self.question.sharing.gpus > 1 and not self.of.machine.link:
-            yield "Sums over GPUs are in no floor: how fast their link is, is not known (--link)"
+            yield "Messages between GPUs are in no floor: how fast their link is, is not known (--link)"
+        elif self.of.exchange.over.expected and not self.of.exchange.over.certain:
+            yield "Tokens sent to experts are in no floor: a router may choose those of a token's own GPUs alone"
         if self.question.card.own_link and self.by is not None:
             yield "The band is of GPUs with fast links; sums are counted at the rate of --link, which no run tells of"
         if self.experts is not None:
@@ -1060,6 +1070,8 @@ class Serve(ServedAnswer):
                 yield from self._told_of_own(self.own)
             yield self._told_of_band(self.band(first=False), "a token")
             yield self._told_of_band(self.band(first=True), "the first")
+            if self.of.exchange.over.expected:
+                yield "In few of these runs did tokens go to experts of other groups (DP with EP)"
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
@@ -1160,6 +1172,7 @@ def _part(called: str, key: Key[Any], seconds: Callable[[Serve], float]) -> Serv
 TOKEN_PARTS: dict[str, tuple[Key[Any], Callable[[Serve], float]]] = {
     "kernels": (TokenPartsKeys.kernels, lambda one: one.at.parts.kernels),
     "all-reduces": (TokenPartsKeys.all_reduce, lambda one: one.at.parts.all_reduces),
+    "to experts and back": (TokenPartsKeys.to_experts, lambda one: one.at.parts.exchanges),
     "launches": (TokenPartsKeys.launches, lambda one: one.at.parts.launches),
     "host": (TokenPartsKeys.host, lambda one: one.at.parts.host),
     "prompts of others": (TokenPartsKeys.prefill_between, lambda one: one.at.parts.prompts),

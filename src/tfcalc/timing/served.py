@@ -24,17 +24,21 @@ from tfcalc.serving.traffic import ServingStep, Traffic
 from tfcalc.serving.weight_formats import multiplied_at_best, multiplied_in
 from tfcalc.timing.numbers import Many, greatest, is_array, larger, smaller, where, whole
 from tfcalc.timing.serving import (
+    BYTE,
     IN_EIGHT,
     EngineRates,
+    Exchange,
     KernelSeconds,
     LayerCounts,
     ServingBand,
     ServingMachine,
     Sharing,
     band_of_serving,
+    bits_of,
     launches,
     layers_of,
     prompt_seconds,
+    spread,
     step_seconds,
 )
 from tfcalc.workload import Workload
@@ -168,6 +172,7 @@ class TokenSeconds(NamedTuple):
 
     kernels: Many
     all_reduces: Many
+    exchanges: Many
     launches: Many
     host: Many
     prompts: Many
@@ -371,6 +376,26 @@ class ServedModel:
 
     # --- the floor
 
+    def _sent(self, tokens: Many) -> Many:
+        """Seconds to send what these tokens of a group certainly send: sums of layers, vectors for experts."""
+        sums = self.machine.sent(tokens, self.layers, self.sharing.tp)
+        return sums + self.machine.certainly_exchanged(self.exchange, tokens, self.layers, self.sharing)
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """What tokens send to experts on GPUs that do not have them: those of other groups."""
+        routed = [one for one in self.token.operations if one.routing is not None]
+        if self.sharing.dp == 1 or not routed:
+            return Exchange()
+        bits = max(self.machine.products(self.numbers, bits_of(one)).bits for one in routed)
+        most = max(self.token.routings, key=lambda one: value_of(one.number))
+        return Exchange(spread(most, self.sharing), bits / BYTE)
+
+    @property
+    def talking(self) -> int:
+        """GPUs that send each other messages in each layer."""
+        return self.sharing.tp * (self.sharing.dp if self.exchange.over.expected else 1)
+
     def _multiplied(self, step: ServingStep) -> Many:
         """Seconds of the products of a step, in the number formats of the fastest kernels."""
         cached = IN_EIGHT if self.plan.kv.startswith(IN_EIGHT) else ""
@@ -386,7 +411,7 @@ class ServedModel:
         found = Bounds(
             moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
             requests * self._multiplied(step) / made,
-            self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
+            self._sent(requests * self.checked) / made,
         )
         if self.guesser is None:
             return found
@@ -402,7 +427,7 @@ class ServedModel:
         found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
             requests * self._multiplied(step),
-            larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
+            larger(self._sent(tokens), self.handing_over),
         )
         return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)
 
@@ -431,7 +456,7 @@ class ServedModel:
         each = Bounds(
             own / self.card.bandwidth if self.card.bandwidth else 0.0,
             self._multiplied(step),
-            larger(self.machine.sent(whole(step.tokens), self.layers, self.sharing.tp), self.handing_over),
+            larger(self._sent(whole(step.tokens)), self.handing_over),
         )
         return each.seconds * apart.tokens / apart.prompts
 
@@ -458,10 +483,10 @@ class ServedModel:
     def parts(self, concurrency: Many, by: EngineRates) -> TokenSeconds:
         """Seconds of a token, part by part; those of the tokens that are guessed are in them."""
         running = self.running(concurrency)
-        kernel, reduced, launched = self._step(running, by)
+        parts = self._step(running, by)
         if self.guesser is not None:
-            pairs = zip((kernel, reduced, launched), self.guesser._step(running, by), strict=True)
-            kernel, reduced, launched = (one + self.load.draft.tokens * more for one, more in pairs)
+            pairs = zip(parts, self.guesser._step(running, by), strict=True)
+            parts = tuple(one + self.load.draft.tokens * more for one, more in pairs)
         host = by.host + by.request * running / self.sharing.dp
         others: Many = 0.0
         if not self.load.static and self.load.apart is None:
@@ -469,13 +494,19 @@ class ServedModel:
             share = (of_a_copy - 1) / larger(1, self.load.answer) * (0.5 if by.waves else 1.0)
             others = larger(0.0, share) * self.among_others(running, by)
         times = by.of_tokens / self.load.draft.made
-        return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
+        kernels, reduced, exchanged, launched, by_host = (times * one for one in (*parts, host))
+        return TokenSeconds(kernels, reduced, exchanged, launched, by_host, others)
 
-    def _step(self, running: Many, by: EngineRates) -> tuple[Many, Many, Many]:
-        """Seconds of a step of these requests: its kernels, sums over GPUs, launches."""
+    def _step(self, running: Many, by: EngineRates) -> tuple[Many, ...]:
+        """Seconds of a step of these requests: its kernels, sums over GPUs, vectors to experts, launches."""
         requests = self._in_a_step(running)
-        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
-        return step_seconds(self.kernels(self.token, requests), by), reduced, launches(self.layers, by)
+        kernels = step_seconds(self.kernels(self.token, requests), by)
+        return kernels, *self._messages(requests * self.checked, by), launches(self.layers, by)
+
+    def _messages(self, tokens: Many, by: EngineRates) -> tuple[Many, Many]:
+        """Seconds of the messages of these tokens of a group: sums over GPUs, and vectors to experts and back."""
+        exchanged = self.machine.exchanged(self.exchange, tokens, self.layers, self.sharing, by.reduce)
+        return self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce), exchanged
 
     @cached_property
     def read_at_once(self) -> int:
@@ -496,7 +527,7 @@ class ServedModel:
         """Seconds to read prompts together, by the model that guesses as well."""
         kernels = self.kernels(self.prompt, prompts)
         tokens = prompts * whole(self.prompt.tokens)
-        reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
+        reduced = sum(self._messages(tokens, by))
         guessed = 0.0 if self.guesser is None else self.guesser.reading(prompts, by)
         return prompt_seconds(kernels, self.layers, reduced, by) + guessed
 

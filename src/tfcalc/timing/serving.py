@@ -1,7 +1,7 @@
 """Seconds of a step that serves: a floor that physics sets, and an estimate by rates of operators and engines.
 
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
-    step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
+    step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces + to experts
                + λ · layers + κ · further products + μ · layers with experts + ν · requests + host
     token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import log2
+from math import ceil, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,7 @@ from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, value_of
 from tfcalc.hardware import Accelerator
 from tfcalc.serving.engine_rules import name_of, version_of
+from tfcalc.serving.traffic import ChosenExperts
 from tfcalc.timing.numbers import Many, larger, whole
 from tfcalc.timing.rates import links
 
@@ -203,6 +204,23 @@ def operators_of(card: Accelerator) -> OperatorRates | None:
     return OperatorRates(weights, products, experts, known["expert_weights"], known["cache"], known["attention"])
 
 
+class Spread(NamedTuple):
+    """GPUs of a token's experts that do not have it: whether there are any in each case, and how many on average."""
+
+    certain: bool
+    expected: float
+
+
+NOWHERE = Spread(certain=False, expected=0.0)
+
+
+class Exchange(NamedTuple):
+    """What tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
+
+    over: Spread = NOWHERE
+    bytes: float = 0.0
+
+
 class KernelSeconds(NamedTuple):
     """An operation as it runs: seconds to move its bytes and to multiply, at the rates of operators, in each layer.
 
@@ -286,6 +304,12 @@ class ServingMachine:
             return 0.0
         return 2 * layers.number * tokens * layers.width * SENT * (tp - 1) / tp / self.link
 
+    def certainly_exchanged(self, sent: Exchange, tokens: Many, layers: LayerCounts, sharing: Sharing) -> Many:
+        """Seconds to send each token's vector to experts once, and to get one back, where some are on other GPUs."""
+        if not sent.over.certain or not self.link:
+            return 0.0
+        return 2 * layers.experts * tokens * layers.width * sent.bytes / sharing.tp / self.link
+
     # --- the estimate
 
     def kernels(self, step: ServingStep, requests: Many = 1, *, numbers: str = "") -> list[KernelSeconds]:
@@ -317,6 +341,29 @@ class ServingMachine:
             return 0.0
         each = tokens * layers.width * SENT * 2 * (tp - 1) / tp / self.bus + latency * log2(2 * tp) / 2
         return 2 * layers.number * each
+
+    def exchanged(self, sent: Exchange, tokens: Many, layers: LayerCounts, sharing: Sharing, latency: float) -> Many:
+        """Seconds to send tokens to the GPUs of their experts, and to get from each of these what it made of them."""
+        if not sent.over.expected:
+            return 0.0
+        vectors = tokens / sharing.tp * sent.over.expected
+        sizes = vectors * layers.width * (sent.bytes + SENT)
+        return layers.experts * (sizes / self.bus + latency * log2(2 * sharing.tp * sharing.dp))
+
+
+def spread(routing: ChosenExperts, sharing: Sharing) -> Spread:
+    """Return over how many GPUs the experts of a token are, beyond those that share its attention and have it already.
+
+    >>> spread(ChosenExperts(8, 2, 8), Sharing(dp=8, ep=8)), spread(ChosenExperts(8, 2), Sharing(dp=4))
+    (Spread(certain=True, expected=1.75), Spread(certain=True, expected=3.0))
+    >>> spread(ChosenExperts(256, 8, 8), Sharing(tp=8, ep=8)), spread(ChosenExperts(256, 8, 8), Sharing(dp=8, ep=8))[0]
+    (Spread(certain=False, expected=0.0), False)
+    """
+    number, active = value_of(routing.number), value_of(routing.active)
+    of_a_stage, elsewhere = sharing.tp * sharing.dp, number - number / sharing.ep
+    fewest = ceil(active / ceil(number / sharing.ep)) * (of_a_stage // sharing.ep)
+    missed = prod(max(0.0, elsewhere - place) / (number - place) for place in range(active))
+    return Spread(fewest > sharing.tp, (1 - missed) * (of_a_stage - sharing.tp))
 
 
 def bits_of(one: Operation) -> int:
