@@ -67,7 +67,8 @@ def test_tokens_per_second_of_a_server_that_is_always_full() -> None:
     prompts = running * of.among_others(running, base.by)
     assert full.rate.value == pytest.approx(running * 100 / (100 * own + prompts))
     assert full.rate.low < full.rate.value < full.rate.high <= full.floor_rate
-    assert full.floor_rate == pytest.approx(of.certain_capacity * 100 / 99 / full.floor_of_token.seconds)
+    most = int(of.certain_capacity)
+    assert full.floor_rate == pytest.approx(most * 100 / 99 / of.floor_of_running(most).seconds)
     assert full.first.value > base.point(10**5).first.value > 9 * base.point(10**4).first.value
 
 
@@ -239,6 +240,39 @@ def test_more_requests_than_run(quick: Quick) -> None:
     assert found.returncode == 0
     assert quick(*words, "--slo", "ttft=30s").returncode == 1
     assert "run at once" not in quick(*words[:-1], "3").stdout
+    proposed = re.search(r"wait for room \(all at once: (--gpu [^)]*)\)", found.stdout)
+    assert proposed
+    assert "run at once" not in quick(*words[:2], *proposed[1].split(), *words[4:]).stdout
+
+
+@pytest.mark.parametrize("model", ["llama-4-scout-17b-16e-instruct", "bloom", "deepseek-v3"])
+def test_cards_without_fast_links_have_stages(quick: Quick, model: str) -> None:
+    """109, 176 and 671 billion parameters are in no 24 GB, and no number of heads divides by so many cards."""
+    found = quick("serve", model, "--gpu", "rtx-4090").stdout.splitlines()[0]
+    flags = found.partition("; ")[2].removesuffix(" would hold it").split()
+    assert "--pp" in flags
+    assert quick("serve", model, *flags).returncode == 0
+
+
+def test_gpus_that_are_named_instead_share_all_of_it(quick: Quick) -> None:
+    """Qwen2.5 7B has 28 heads, and 152,064 = 64 · 2,376 rows of words: 7 and 14 GPUs share the one and not the other."""
+    refused = quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "8")
+    assert refused.stderr.strip().endswith("heads 28 not divisible by tensor 8; nearest: 4")
+    assert quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "4").returncode == 0
+
+
+def test_a_table_is_of_a_step(quick: Quick) -> None:
+    """Of four tokens that are checked each FLOP is in it, at 989.4 TFLOP/s, and of a pipeline the weights of all its
+    stages, which are not those of a GPU.
+    """
+    words = ("serve", "llama-3-8b", "--gpu", "h100")
+    told = quick(*words, "--speculate", "3@0.7").stdout
+    flops = answer(quick, *words, "--speculate", "3@0.7")["exact"]["flops_per_step"]
+    row = next(line for line in told.splitlines() if line.startswith("products"))
+    assert float(row.split()[-1]) == pytest.approx(1000 * flops / 989.4e12, rel=0.01)
+    assert "Estimate for vllm, of a token:" in told
+    assert "a decode step, stage after stage" in quick("serve", "llama-3-8b", "--gpu", "2xh100", "--pp", "2").stdout
+    assert "weights of the fewest experts" in quick("serve", "gpt-oss-20b", "--gpu", "h100").stdout
 
 
 def test_a_curve(quick: Quick) -> None:

@@ -109,11 +109,13 @@ def test_tokens_go_to_experts_of_other_groups() -> None:
 
 
 def test_more_than_fits_does_not_run() -> None:
-    """Llama 2 70B in fp8 on an H100 of 79.1 GiB: the floor of 512 requests is that of those whose caches have room."""
+    """Llama 2 70B in fp8 on an H100 of 79.1 GiB: the floor of 512 requests is that of those which the engine has room
+    for, fewer than the whole memory would hold.
+    """
     of = served("llama-2-70b", Load(2048, 128, 512), weights="fp8", kv="fp8")
-    assert 0 < of.certain_capacity < 512
-    assert of.floor_of_token(512) == of.floor_of_token(of.certain_capacity)
-    assert of.floor_of_token(of.certain_capacity - 1).seconds < of.floor_of_token(512).seconds
+    assert 0 < of.at_work < of.certain_capacity < 512
+    assert of.floor_of_token(512) == of.floor_of_token(of.at_work)
+    assert of.floor_of_token(of.at_work - 1).seconds < of.floor_of_token(512).seconds
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tfcalc.answers.serve_question import (
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
-from tfcalc.hardware import GIGA, parse_gpu
+from tfcalc.hardware import GIGA, NODE, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
@@ -47,6 +47,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.serving.engine_rules import version_of
+from tfcalc.serving.ranks import shares
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
@@ -67,7 +68,6 @@ from tfcalc.timing.serving import Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes, short_seconds
 
 if TYPE_CHECKING:
-    from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
     from tfcalc.timing.rates import Price
@@ -158,10 +158,10 @@ class ServedAt:
         load, token = self.answer.question.load, self.floor_of_token.seconds
         seconds = self.floor_of_first.seconds + (load.answer - 1) * token
         rates = [self.concurrency * load.answer / seconds] if seconds else [0.0]
-        further = (load.answer - 1) * token
+        most = max(1, int(self.of.certain_capacity))
+        further = (load.answer - 1) * self.of.floor_of_running(most).seconds
         if further and not load.static:
-            most = self.answer.decoding * max(1, self.of.certain_capacity)
-            rates.append(most * load.answer / further)
+            rates.append(self.answer.decoding * most * load.answer / further)
         if self.floor_between:
             rates.append(self.answer.decoding * load.answer / self.floor_between)
         return float(min(rates))
@@ -279,7 +279,7 @@ class ExpertsKeys(Record):
 
 
 class ExactKeys(Record):
-    """Bytes and FLOPs of one GPU; no rate is in them."""
+    """Bytes and FLOPs of one GPU, of a step those of a GPU of each stage; no rate is in them."""
 
     weights_bytes = integer("bytes of the weights", lambda one: one.of.weights, FOLD)
     weights_bytes_per_step = integer(
@@ -578,7 +578,9 @@ class Serve(ServedAnswer):
 
     deployment = record(DeploymentKeys, "GPUs, engine, formats", lambda answer: answer)
     traffic = record(TrafficKeys, "the requests", lambda answer: answer.question.load)
-    exact = record(ExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
+    exact = record(
+        ExactKeys, "bytes and FLOPs of one GPU, of a step those of a GPU of each stage", lambda answer: answer
+    )
     floor = record(FloorKeys, "what no run is faster than", lambda answer: answer.at)
     estimate = optional_record(
         EstimateKeys, "by rates of published runs; null where none are known", lambda answer: answer.estimated
@@ -753,8 +755,18 @@ class Serve(ServedAnswer):
         """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
         if self.holds:
             return None
-        larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
+        larger = (one for one in layouts(self.question) if one.gpus > self.question.sharing.gpus)
         return next((one for one in larger if (found := self._shared(one)) is not None and found.serves), None)
+
+    @cached_property
+    def holding_all(self) -> ServeQuestion | None:
+        """The fewest GPUs that run all requests at once, where these do not; None where none were found."""
+        load = self.question.load
+        if self.at.running >= self.at.concurrency or load.apart is not None:
+            return None
+        found = fewest(self.question._replace(limits=Limits(), rate=0.0))
+        answer = Serve(found)
+        return found if answer.holds and answer.at.running >= load.concurrency else None
 
     @property
     def holds(self) -> bool:
@@ -765,9 +777,9 @@ class Serve(ServedAnswer):
 
     @property
     def in_a_step(self) -> int:
-        """Requests of a step on a GPU, of those that can run."""
-        running = max(1, min(self.at.requests, self.of.certain_capacity))
-        return int(max(1, running // self.question.sharing.dp // self.question.sharing.pp))
+        """Requests of a step on a GPU, of those that run at once."""
+        running = int(self.of.running(self.at.requests))
+        return max(1, running // self.question.sharing.dp // self.question.sharing.pp)
 
     @property
     def step_weights(self) -> int:
@@ -906,7 +918,8 @@ class Serve(ServedAnswer):
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         if at.running < at.concurrency:
-            users = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room; {users}"
+            waiting = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room"
+            users = f"{waiting}{self._for_all}; {users}"
         rate = f"{at.rate.value:,.0f} tokens/s in all"
         if self.question.rate:
             rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
@@ -919,6 +932,12 @@ class Serve(ServedAnswer):
         if self.promise is not None:
             told = f"{self.promised}; {told}"
         return told
+
+    @property
+    def _for_all(self) -> str:
+        """The GPUs that run all requests at once, in parentheses; nothing where none were found."""
+        found = self.holding_all
+        return f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
 
     @property
     def promised(self) -> str:
@@ -959,9 +978,15 @@ class Serve(ServedAnswer):
         weights = of(Bytes(self.step_weights), Serve.exact, ExactKeys.weights_bytes_per_step)
         cache = of(Bytes(self.step_cache), Serve.exact, ExactKeys.cache_bytes_per_step)
         products = of(Short(self.step_flops), Serve.exact, ExactKeys.flops_per_step)
-        multiplied = f"{MILLI * at.floor_of_token.compute:,.3g}" if self.of.machine.multiplies else None
+        step = self.of.floor_of_step(self.of.running(at.requests))
+        multiplied = f"{MILLI * step.compute:,.3g}" if self.of.machine.multiplies else None
         rows: list[list[Cell]] = [
-            ["weights, read once", weights, None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
+            [
+                "weights, read once" if self.experts is None else "weights of the fewest experts",
+                weights,
+                None,
+                f"{MILLI * self.step_weights / bandwidth:,.3g}",
+            ],
             ["cache", cache, None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
             ["products", None, products, multiplied],
         ]
@@ -969,11 +994,12 @@ class Serve(ServedAnswer):
             moved = of(Bytes(self.guessed_bytes), Serve.exact, ExactKeys.draft_bytes_per_step)
             guessing = of(Short(self.guessed_flops), Serve.exact, ExactKeys.draft_flops_per_step)
             rows.append(["draft", moved, guessing, f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"])
-        if at.floor_of_token.link:
+        if step.link:
             sent = "messages between GPUs" if self.of.exchange.over.certain else "sums over GPUs"
-            rows.append([sent, None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
+            rows.append([sent, None, None, f"{MILLI * step.link:,.3g}"])
+        of_stages = self.question.sharing.pp > 1
         columns = [
-            Column("a decode step on each GPU", numeric=False),
+            Column("a decode step, stage after stage" if of_stages else "a decode step on each GPU", numeric=False),
             Column("bytes"),
             Column("FLOPs"),
             Column("ms at peak"),
@@ -1050,7 +1076,8 @@ class Serve(ServedAnswer):
         if not self.of.machine.multiplies:
             yield without_products(self.question.card.name)
         if self.question.sharing.gpus > 1 and not self.of.machine.link:
-            yield "Messages between GPUs are in no floor: how fast their link is, is not known (--link)"
+            sent = "Sums over" if self.of.talking == self.question.sharing.tp else "Messages between"
+            yield f"{sent} GPUs are in no floor: how fast their link is, is not known (--link)"
         elif self.of.exchange.over.expected and not self.of.exchange.over.certain:
             yield "Tokens sent to experts are in no floor: a router may choose those of a token's own GPUs alone"
         if self.question.card.own_link and self.by is not None:
@@ -1065,7 +1092,8 @@ class Serve(ServedAnswer):
         else:
             told = ((name, seconds(self)) for name, (_, seconds) in TOKEN_PARTS.items())
             each = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in told if seconds)
-            yield f"Estimate for {self.engine}: {each}"
+            made = ", of a token" if self.question.load.draft.tokens else ""
+            yield f"Estimate for {self.engine}{made}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
             yield self._told_of_band(self.band(first=False), "a token")
@@ -1088,9 +1116,10 @@ class Serve(ServedAnswer):
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
-            ways = sum(1 for _ in layouts(self.question.card))
+            ways = sum(1 for _ in layouts(self.question))
             yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
-        yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
+        requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
+        yield f"Room for {requests} of {self.question.load.longest:,} tokens"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
@@ -1223,18 +1252,25 @@ def _span(one: Guess) -> str:
     return f"{short_seconds(one.value)} ({short_seconds(one.low)} to {short_seconds(one.high)})"
 
 
-def layouts(card: Accelerator) -> Iterator[Sharing]:
-    """Yield ways to share a model among more and more GPUs: each layer within a domain of fast links, then stages."""
-    domain = card.domain if card.domain > 1 else MOST_GPUS
-    tp = 1
-    while tp <= domain:
-        yield Sharing(tp)
-        tp *= 2
-    tp //= 2
-    pp = 2
-    while tp * pp <= MOST_GPUS:
-        yield Sharing(tp, pp)
-        pp *= 2
+def layouts(question: ServeQuestion) -> Iterator[Sharing]:
+    """Yield ways to share a model among more and more GPUs: each layer by as many as can, and have fast links; stages.
+
+    Without fast links it is as many as a server has, as it is by default.
+    """
+    domain = max(NODE, question.card.domain)
+    able = {size: shares(question.model, question.plan.weights, size) for size in powers(min(domain, MOST_GPUS))}
+    for gpus in powers(MOST_GPUS):
+        tp = max(size for size, can in able.items() if can and size <= gpus)
+        yield Sharing(tp, gpus // tp)
+
+
+def powers(most: int) -> list[int]:
+    """Return the powers of two up to a number.
+
+    >>> powers(9)
+    [1, 2, 4, 8]
+    """
+    return [2**power for power in range(most.bit_length())]
 
 
 def fewest(question: ServeQuestion) -> ServeQuestion:
@@ -1244,7 +1280,7 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
     most replicas. Where none serves a request, it is the first that holds the model, or the question as it is.
     """
     best = held = None
-    for sharing in layouts(question.card):
+    for sharing in layouts(question):
         if best is not None and sharing.gpus >= best.gpus:
             break
         one = question._replace(sharing=sharing, gpus=sharing.gpus)

@@ -402,20 +402,27 @@ class ServedModel:
         return self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format), cached)
 
     def floor_of_token(self, concurrency: Many) -> Bounds:
-        """Return what no token is faster than, with the fewest experts and the requests that can run."""
-        running = larger(1, smaller(concurrency, self.certain_capacity))
+        """Return what no token is faster than, with the fewest experts and the requests that run at once."""
+        return self.floor_of_running(self.running(concurrency))
+
+    def floor_of_running(self, running: Many) -> Bounds:
+        """Return what no token of as many requests at once is faster than."""
+        made = self.load.draft.made
+        found = Bounds(*(one / made for one in self.floor_of_step(running)))
+        if self.guesser is None:
+            return found
+        return found.after(self.guesser.floor_of_running(running), self.load.draft.tokens / made)
+
+    def floor_of_step(self, running: Many) -> Bounds:
+        """Return what no step of as many requests is faster than; what guesses tokens is another step."""
         requests, step = self._in_a_step(running), self.token
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
-        made = self.load.draft.made
-        found = Bounds(
-            moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
-            requests * self._multiplied(step) / made,
-            self._sent(requests * self.checked) / made,
+        return Bounds(
+            moved / self.card.bandwidth if self.card.bandwidth else 0.0,
+            requests * self._multiplied(step),
+            self._sent(requests * self.checked),
         )
-        if self.guesser is None:
-            return found
-        return found.after(self.guesser.floor_of_token(running), self.load.draft.tokens / made)
 
     def floor_of_prompt(self, concurrency: Many) -> Bounds:
         """Return what no first token is faster than: of one prompt, or of all of a static batch."""
