@@ -255,7 +255,7 @@ def test_cards_without_fast_links_have_stages(quick: Quick, model: str) -> None:
 
 
 def test_gpus_that_are_named_instead_share_all_of_it(quick: Quick) -> None:
-    """Qwen2.5 7B has 28 heads, and 152,064 = 64 · 2,376 rows of words: 7 and 14 GPUs share the one and not the other."""
+    """Qwen2.5 7B has 28 heads, and 152,064 = 64 · 2,376 rows of words: 7 or 14 GPUs share the first alone."""
     refused = quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "8")
     assert refused.stderr.strip().endswith("heads 28 not divisible by tensor 8; nearest: 4")
     assert quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "4").returncode == 0
