@@ -47,7 +47,6 @@ from tfcalc.report.declared import (
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.serving.engine_rules import version_of
-from tfcalc.serving.ranks import shares
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
@@ -1258,7 +1257,7 @@ def layouts(question: ServeQuestion) -> Iterator[Sharing]:
     Without fast links it is as many as a server has, as it is by default.
     """
     domain = max(NODE, question.card.domain)
-    able = {size: shares(question.model, question.plan.weights, size) for size in powers(min(domain, MOST_GPUS))}
+    able = {size: question.shares(size) for size in powers(min(domain, MOST_GPUS))}
     for gpus in powers(MOST_GPUS):
         tp = max(size for size, can in able.items() if can and size <= gpus)
         yield Sharing(tp, gpus // tp)

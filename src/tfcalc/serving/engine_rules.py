@@ -12,7 +12,7 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
 from tfcalc.printable import quoted
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
 from tfcalc.units import exact_bytes, parse_bytes
 
@@ -58,6 +58,11 @@ class EngineRules(NamedTuple):
     def called(self) -> str:
         """``vllm 0.24``."""
         return f"{self.name} {self.version}"
+
+    @property
+    def by_layers(self) -> bool:
+        """Return whether each of several GPUs has whole layers: llama.cpp's --split-mode layer, its default."""
+        return self.cache == CELLS
 
     def share(self, memory: int, tp: int = 1, pp: int = 1) -> float:
         """Return the share of a card's memory that it takes where nothing else is asked for.

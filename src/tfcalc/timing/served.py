@@ -213,7 +213,8 @@ class ServedModel:
         context = max(greatest(load.longest), 2)
         self.typical = greatest(load.cached)
         """Tokens in the cache where it does not matter how many there are."""
-        self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
+        kept = {"cache": self.rules.cache} if self.rules.by_layers else {}
+        self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context, **kept))
         self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
         check_served(model, Workload(phase="decode", cached=context))
         self.ranks = ServingRanks(model, self.layout, self.run, self.plan)
