@@ -93,9 +93,9 @@ def test_halved_formats(quick: Quick) -> None:
 
 
 def test_without_runs_there_is_the_floor(quick: Quick) -> None:
-    """Of an unknown engine, a card without measured operators, sums over PCIe; each says why."""
+    """Of an engine without runs, a card without measured operators, sums over PCIe; each says why."""
     for words, reason in (
-        (("--engine", "foo"), "no run of foo is known"),
+        (("--engine", "transformers"), "no run of transformers is known"),
         (("--gpu", "m2-max-96"), "no run of vllm on M2-Max-96"),
         (("--gpu", "2xl40s", "--engine", "trtllm@0.9"), "L40S has PCIe, and sums over 2"),
         (("--gpu", "rtx-5090"), "no run of vllm on RTX-5090"),
@@ -116,6 +116,33 @@ def test_what_does_not_fit(quick: Quick) -> None:
     flags = line.partition("; ")[2].removesuffix(" would hold it").split()
     assert quick("serve", "deepseek-r1", *flags).returncode == 0
     assert answer(quick, "serve", "deepseek-r1", "--gpu", "4xh100")["fits"] is False
+
+
+def test_an_engine_that_nobody_knows(quick: Quick) -> None:
+    """It is an error, as with memory; a version without rules of its own is told whose are taken."""
+    refused = quick("serve", "llama-3-8b", "--engine", "vlm")
+    assert (refused.returncode, refused.stderr.strip()) == (2, "tfcalc: engine 'vlm' is not known; did you mean vllm?")
+    taken = "Rules of vllm 0.10 are taken for 0.21, of which none are known"
+    for words in (("serve", "llama-3-8b"), ("memory", "llama-3-8b", "--serve")):
+        assert taken in quick(*words, "--gpu", "h100", "--engine", "vllm@0.21").stdout
+        assert "Rules of" not in quick(*words, "--gpu", "h100", "--engine", "vllm@0.24.1").stdout
+
+
+def test_what_fits_is_told_with_all_that_fits(quick: Quick) -> None:
+    """Of a model with further notes, too: the largest concurrency holds, and one more does not."""
+    words = ("memory", "gpt-oss-120b", "--serve", "--gpu", "h100", "--engine", "vllm")
+    found = re.search(r"largest concurrency: (\d+)", quick(*words).stdout)
+    assert found
+    assert quick(*words, "--concurrency", found[1]).returncode == 0
+    assert quick(*words, "--concurrency", f"{int(found[1]) + 1}").returncode == 1
+
+
+def test_a_cache_whose_blocks_are_not_known(quick: Quick) -> None:
+    """DeepSeek-V4 keeps a key for several tokens: no line of a log is told, and what to leave out works."""
+    words = ("memory", "deepseek-v4-flash", "--serve", "--gpu", "8xh200", "--engine", "vllm")
+    assert "how engines page such a cache is not known" in quick(*words, "--assumptions").stdout
+    refused = quick(*words, "--profiled", "1.6GiB", "--nontorch", "0.4GiB").stderr
+    assert "leave --profiled and --nontorch out" in refused
 
 
 def test_limits(quick: Quick) -> None:
@@ -540,7 +567,7 @@ def test_runs_of_ones_own(quick: Quick, tmp_path: Path) -> None:
     assert "By 4 runs of yours" in told
     assert "1 (a run of 'sglang')" in told
     unknown = (*asked, "--engine", "another")
-    assert answer(quick, *unknown)["estimate"] is None
+    assert "engine 'another' is not known" in quick(*unknown).stderr
     found = answer(quick, *unknown, "--calibrate", str(runs))["estimate"]["tpot_ms"]["value"]
     assert found == pytest.approx(after["estimate"]["tpot_ms"]["value"])
 

@@ -46,6 +46,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.serving.engine_rules import engine as engine_named
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
@@ -1103,6 +1104,8 @@ class Serve(ServedAnswer):
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
+        if self.of.rules.instead and not self.question.floor:
+            yield self.of.rules.instead
         draft = self.question.load.draft
         if draft.tokens:
             yield f"A step makes {draft.made:.3g} tokens of each request; {self._guessed_by()}"
@@ -1447,6 +1450,8 @@ def served(question: ServeQuestion) -> Serve:
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
+    if question.runs is None:
+        engine_named(question.engine)
     if question.fewest:
         question = fewest(question)
     if question.rate:

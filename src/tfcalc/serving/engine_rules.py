@@ -30,8 +30,9 @@ GROUPS, SLOTS = "blocks of a group", "slots"
 class EngineRules(NamedTuple):
     """An engine at a version, by its file: each value has its source there.
 
-    It ``reserves`` room for a whole answer before it begins, or else takes blocks as they are needed. What its profile
-    run and what is outside of PyTorch take is ``assumed`` where no log says it. It is known by other names, ``also``.
+    It is what was ``asked`` for, or the version before it. It ``reserves`` room for a whole answer before it begins, or
+    else takes blocks as they are needed. What its profile run and what is outside of PyTorch take is ``assumed`` where
+    no log says it. It is known by other names, ``also``.
     """
 
     name: str
@@ -53,6 +54,19 @@ class EngineRules(NamedTuple):
     reserves: bool = False
     also: Sequence[str] = ()
     assumed: Mapping[str, str] = {}  # read alone
+    asked: str = ""
+
+    @property
+    def instead(self) -> str:
+        """Say for which version they are taken that has none of its own; nothing where they are its own.
+
+        >>> engine("vllm@0.24.1").instead, engine("vllm@0.21").instead
+        ('', 'Rules of vllm 0.10 are taken for 0.21, of which none are known')
+        """
+        own = version_of(self.version)
+        if not self.asked or version_of(self.asked)[: len(own)] == own:
+            return ""
+        return f"Rules of {self.called} are taken for {self.asked}, of which none are known"
 
     @property
     def called(self) -> str:
@@ -207,7 +221,8 @@ def engine(text: str) -> EngineRules:
         raise UsageError(f"engine {quoted(text)} is not known", nearest(name, known_))
     asked = version_of(version)
     versions = known_[called]
-    return next((one for one in versions if not asked or _number(one) <= asked), versions[-1])
+    found = next((one for one in versions if not asked or _number(one) <= asked), versions[-1])
+    return found._replace(asked=version)
 
 
 def name_of(text: str) -> str:
