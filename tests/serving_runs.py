@@ -99,7 +99,7 @@ class Run:
     @property
     def linked(self) -> bool:
         """Return whether its GPUs are one, or joined by more than PCIe."""
-        return self.model.machine.joins(self.model.sharing.tp)
+        return self.model.machine.joins(self.model.talking)
 
     def guess(self, *, first: bool) -> Guess:
         """Estimate of a token, or of the first one, with its band."""

@@ -67,7 +67,8 @@ def test_tokens_per_second_of_a_server_that_is_always_full() -> None:
     prompts = running * of.among_others(running, base.by)
     assert full.rate.value == pytest.approx(running * 100 / (100 * own + prompts))
     assert full.rate.low < full.rate.value < full.rate.high <= full.floor_rate
-    assert full.floor_rate == pytest.approx(of.certain_capacity * 100 / 99 / full.floor_of_token.seconds)
+    most = int(of.certain_capacity)
+    assert full.floor_rate == pytest.approx(most * 100 / 99 / of.floor_of_running(most).seconds)
     assert full.first.value > base.point(10**5).first.value > 9 * base.point(10**4).first.value
 
 
@@ -92,9 +93,9 @@ def test_halved_formats(quick: Quick) -> None:
 
 
 def test_without_runs_there_is_the_floor(quick: Quick) -> None:
-    """Of an unknown engine, a card without measured operators, sums over PCIe; each says why."""
+    """Of an engine without runs, a card without measured operators, sums over PCIe; each says why."""
     for words, reason in (
-        (("--engine", "foo"), "no run of foo is known"),
+        (("--engine", "transformers"), "no run of transformers is known"),
         (("--gpu", "m2-max-96"), "no run of vllm on M2-Max-96"),
         (("--gpu", "2xl40s", "--engine", "trtllm@0.9"), "L40S has PCIe, and sums over 2"),
         (("--gpu", "rtx-5090"), "no run of vllm on RTX-5090"),
@@ -115,6 +116,33 @@ def test_what_does_not_fit(quick: Quick) -> None:
     flags = line.partition("; ")[2].removesuffix(" would hold it").split()
     assert quick("serve", "deepseek-r1", *flags).returncode == 0
     assert answer(quick, "serve", "deepseek-r1", "--gpu", "4xh100")["fits"] is False
+
+
+def test_an_engine_that_nobody_knows(quick: Quick) -> None:
+    """It is an error, as with memory; a version without rules of its own is told whose are taken."""
+    refused = quick("serve", "llama-3-8b", "--engine", "vlm")
+    assert (refused.returncode, refused.stderr.strip()) == (2, "tfcalc: engine 'vlm' is not known; did you mean vllm?")
+    taken = "Rules of vllm 0.10 are taken for 0.21, of which none are known"
+    for words in (("serve", "llama-3-8b"), ("memory", "llama-3-8b", "--serve")):
+        assert taken in quick(*words, "--gpu", "h100", "--engine", "vllm@0.21").stdout
+        assert "Rules of" not in quick(*words, "--gpu", "h100", "--engine", "vllm@0.24.1").stdout
+
+
+def test_what_fits_is_told_with_all_that_fits(quick: Quick) -> None:
+    """Of a model with further notes, too: the largest concurrency holds, and one more does not."""
+    words = ("memory", "gpt-oss-120b", "--serve", "--gpu", "h100", "--engine", "vllm")
+    found = re.search(r"largest concurrency: (\d+)", quick(*words).stdout)
+    assert found
+    assert quick(*words, "--concurrency", found[1]).returncode == 0
+    assert quick(*words, "--concurrency", f"{int(found[1]) + 1}").returncode == 1
+
+
+def test_a_cache_whose_blocks_are_not_known(quick: Quick) -> None:
+    """DeepSeek-V4 keeps a key for several tokens: no line of a log is told, and what to leave out works."""
+    words = ("memory", "deepseek-v4-flash", "--serve", "--gpu", "8xh200", "--engine", "vllm")
+    assert "how engines page such a cache is not known" in quick(*words, "--assumptions").stdout
+    refused = quick(*words, "--profiled", "1.6GiB", "--nontorch", "0.4GiB").stderr
+    assert "leave --profiled and --nontorch out" in refused
 
 
 def test_limits(quick: Quick) -> None:
@@ -239,6 +267,39 @@ def test_more_requests_than_run(quick: Quick) -> None:
     assert found.returncode == 0
     assert quick(*words, "--slo", "ttft=30s").returncode == 1
     assert "run at once" not in quick(*words[:-1], "3").stdout
+    proposed = re.search(r"wait for room \(all at once: (--gpu [^)]*)\)", found.stdout)
+    assert proposed
+    assert "run at once" not in quick(*words[:2], *proposed[1].split(), *words[4:]).stdout
+
+
+@pytest.mark.parametrize("model", ["llama-4-scout-17b-16e-instruct", "bloom", "deepseek-v3"])
+def test_cards_without_fast_links_have_stages(quick: Quick, model: str) -> None:
+    """109, 176 and 671 billion parameters are in no 24 GB, and no number of heads divides by so many cards."""
+    found = quick("serve", model, "--gpu", "rtx-4090").stdout.splitlines()[0]
+    flags = found.partition("; ")[2].removesuffix(" would hold it").split()
+    assert "--pp" in flags
+    assert quick("serve", model, *flags).returncode == 0
+
+
+def test_gpus_that_are_named_instead_share_all_of_it(quick: Quick) -> None:
+    """Qwen2.5 7B has 28 heads, and 152,064 = 64 · 2,376 rows of words: 7 or 14 GPUs share the first alone."""
+    refused = quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "8")
+    assert refused.stderr.strip().endswith("heads 28 not divisible by tensor 8; nearest: 4")
+    assert quick("serve", "qwen2.5-7b", "--gpu", "8xh100", "--tp", "4").returncode == 0
+
+
+def test_a_table_is_of_a_step(quick: Quick) -> None:
+    """Of four tokens that are checked each FLOP is in it, at 989.4 TFLOP/s, and of a pipeline the weights of all its
+    stages, which are not those of a GPU.
+    """
+    words = ("serve", "llama-3-8b", "--gpu", "h100")
+    told = quick(*words, "--speculate", "3@0.7").stdout
+    flops = answer(quick, *words, "--speculate", "3@0.7")["exact"]["flops_per_step"]
+    row = next(line for line in told.splitlines() if line.startswith("products"))
+    assert float(row.split()[-1]) == pytest.approx(1000 * flops / 989.4e12, rel=0.01)
+    assert "Estimate for vllm, of a token:" in told
+    assert "a decode step, stage after stage" in quick("serve", "llama-3-8b", "--gpu", "2xh100", "--pp", "2").stdout
+    assert "weights of the fewest experts" in quick("serve", "gpt-oss-20b", "--gpu", "h100").stdout
 
 
 def test_a_curve(quick: Quick) -> None:
@@ -333,7 +394,9 @@ def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     assert found["requests_per_second"] == 2
     assert at_once - 1 < 2 * each <= at_once
     fewer = answer(quick, *words, "--gpu", "4xh100", "--concurrency", str(at_once - 1))["estimate"]
-    assert fewer["tokens_per_second"]["value"] / 500 < 2 <= times["tokens_per_second"]["value"] / 500
+    enough = answer(quick, *words, "--gpu", "4xh100", "--concurrency", str(at_once))["estimate"]
+    assert fewer["tokens_per_second"]["value"] / 500 < 2 <= enough["tokens_per_second"]["value"] / 500
+    assert times["tokens_per_second"]["value"] == 2 * 500
     refused = quick(*words, "--gpu", "4xh100", "--rate", "20")
     assert refused.returncode == 2
     proposed = re.search(r"take (--gpu .*)$", refused.stderr.strip())
@@ -342,6 +405,17 @@ def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     for more, fact in {"--concurrency 3": "no effect with --rate", "--gpu t4": "needs an estimate"}.items():
         assert fact in quick("serve", "gpt2", "--rate", "1", *more.split()).stderr
     assert "is no rate" in quick("serve", "gpt2", "--rate", "soon").stderr
+
+
+def test_what_comes_at_a_rate_is_what_is_paid_for(quick: Quick) -> None:
+    """One request of 256 tokens in ten seconds is 25.6 tokens/s, however many could be: 2.95 USD an hour for 92,160
+    of them are 32.01 USD per million.
+    """
+    words = ("serve", "llama-3.1-8b", "--gpu", "h100", "--rate", "0.1", "--price", "2.95")
+    found = answer(quick, *words)["estimate"]
+    assert found["tokens_per_second"] == {"value": 25.6, "low": 25.6, "high": 25.6}
+    assert found["usd_per_million_output_tokens"]["value"] == pytest.approx(2.95 / 3600 / 25.6 * 1e6)
+    assert "25.6 tokens/s come and are made: 32.01 USD" in quick(*words).stdout
 
 
 def test_prompts_that_other_gpus_read(quick: Quick) -> None:
@@ -493,7 +567,7 @@ def test_runs_of_ones_own(quick: Quick, tmp_path: Path) -> None:
     assert "By 4 runs of yours" in told
     assert "1 (a run of 'sglang')" in told
     unknown = (*asked, "--engine", "another")
-    assert answer(quick, *unknown)["estimate"] is None
+    assert "engine 'another' is not known" in quick(*unknown).stderr
     found = answer(quick, *unknown, "--calibrate", str(runs))["estimate"]["tpot_ms"]["value"]
     assert found == pytest.approx(after["estimate"]["tpot_ms"]["value"])
 

@@ -58,6 +58,31 @@ def test_layers_are_on_the_card_or_in_ram() -> None:
         loaded(load("flan-t5-small"), ngl=4)
 
 
+def test_several_cards_have_whole_layers(quick: Quick) -> None:
+    """Of 33 parts of Llama 3 8B, the head among them, the first of two cards has 17: 17 / 33 is the first place beyond
+    a half (``std::upper_bound`` of splits in load_tensors). The other has 15 layers and the head; the table is in RAM.
+    """
+    words = ("--gpu", "2xrtx-4090", "--engine", "llama.cpp", "--weights", "bf16", "--context", "8k")
+    found = json.loads(quick("memory", "llama-3-8b", "--serve", *words, "--pp", "2", "--json").stdout)
+    layer, table, cache = 2 * 218_112_000, 2 * 128_256 * 4096, 8192 * 2 * 8 * 128 * 2
+    ranks = [(one["layers"], one["weights_bytes"], one["kv_cache_bytes"]) for one in found["ranks"]]
+    assert ranks == [(17, 17 * layer, 17 * cache), (15, 15 * layer + table + 2 * 4096, 15 * cache)]
+    assert found["host_bytes"] == table
+    refused = quick("memory", "llama-3-8b", "--serve", *words, "--tp", "2")
+    assert "llama.cpp gives each GPU whole layers; take --pp alone" in refused.stderr
+    assert "--ngl 20 on several GPUs" in quick("memory", "llama-3-8b", "--serve", *words, "--ngl", "20").stderr
+
+
+def test_serve_and_memory_have_the_same_cards(quick: Quick) -> None:
+    """Llama 3.1 70B in Q4_K_M, of some 42 GB, is on two cards of 24: what serve names holds by memory, too."""
+    asked = ("llama-3.1-70b", "--weights", "q4_k_m", "--engine", "llama.cpp", "--context", "8k")
+    told = quick("serve", *asked, "--gpu", "rtx-4090").stdout.splitlines()[0]
+    flags = told.partition("; ")[2].removesuffix(" would hold it").split()
+    assert flags == ["--gpu", "2xrtx-4090", "--tp", "1", "--pp", "2"]
+    for command in (("serve",), ("memory", "--serve")):
+        assert quick(*command, *asked, *flags).returncode == 0
+
+
 def test_caches_have_the_bits_of_their_types() -> None:
     """Bytes of a block of 32 numbers (ggml's type sizes): f16 64, q8_0 34, q5_1 24, q5_0 22, q4_1 20, q4_0 18."""
     sizes = {"fp16": 64, "q8_0": 34, "q5_1": 24, "q5_0": 22, "q4_1": 20, "q4_0": 18}

@@ -25,7 +25,7 @@ from tfcalc.answers.serve_question import (
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
-from tfcalc.hardware import GIGA, parse_gpu
+from tfcalc.hardware import GIGA, NODE, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
@@ -46,6 +46,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.serving.engine_rules import engine as engine_named
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
@@ -64,11 +65,10 @@ from tfcalc.timing.served import (
     TokenSeconds,
     banded,
 )
-from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
+from tfcalc.timing.serving import Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes, short_seconds
 
 if TYPE_CHECKING:
-    from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
     from tfcalc.timing.rates import Price
@@ -84,10 +84,10 @@ CANNOT, SHOULD_NOT = "cannot", "should not"
 
 
 class ServedAt:
-    """The served model at a number of requests, of all replicas."""
+    """The served model at a number of requests, of all replicas; they come at a rate, where it is not 0."""
 
-    def __init__(self, answer: Serve, concurrency: int) -> None:
-        self.answer, self.concurrency = answer, concurrency
+    def __init__(self, answer: Serve, concurrency: int, arriving: float = 0.0) -> None:
+        self.answer, self.concurrency, self.arriving = answer, concurrency, arriving
         self.of, self.by = answer.of, answer.by
 
     @property
@@ -136,8 +136,11 @@ class ServedAt:
 
     @cached_property
     def rate(self) -> Guess:
-        """Tokens per second of all replicas."""
+        """Tokens per second of all replicas: no more than come, nor than as many requests as can run make."""
         assert self.by is not None
+        if self.arriving:
+            most = self.answer.point(self.answer.most_at_once).rate
+            return Guess(*(min(one, self.arriving * self.answer.question.load.answer) for one in most))
         of, requests = self.of, self.requests
         first = self._banded(of.first_of_running(requests, self.by), self.floor_of_first, first=True)
         full = self._banded(of.token_of_full(requests, self.by), self.floor_of_token, first=False)
@@ -157,10 +160,10 @@ class ServedAt:
         load, token = self.answer.question.load, self.floor_of_token.seconds
         seconds = self.floor_of_first.seconds + (load.answer - 1) * token
         rates = [self.concurrency * load.answer / seconds] if seconds else [0.0]
-        further = (load.answer - 1) * token
+        most = max(1, int(self.of.certain_capacity))
+        further = (load.answer - 1) * self.of.floor_of_running(most).seconds
         if further and not load.static:
-            most = self.answer.decoding * max(1, self.of.certain_capacity)
-            rates.append(most * load.answer / further)
+            rates.append(self.answer.decoding * most * load.answer / further)
         if self.floor_between:
             rates.append(self.answer.decoding * load.answer / self.floor_between)
         return float(min(rates))
@@ -208,6 +211,9 @@ class TokenPartsKeys(Record):
 
     kernels = number("kernels", lambda one: MILLI * one.kernels, BY_RATES)
     all_reduce = number("sums over GPUs", lambda one: MILLI * one.all_reduces, BY_RATES)
+    to_experts = number(
+        "vectors to experts on GPUs of other groups, and back", lambda one: MILLI * one.exchanges, BY_RATES
+    )
     launches = number("launches of kernels", lambda one: MILLI * one.launches, BY_RATES)
     host = number("what the host does in a step", lambda one: MILLI * one.host, BY_RATES)
     prefill_between = number("prompts of others in between", lambda one: MILLI * one.prompts, BY_RATES)
@@ -275,7 +281,7 @@ class ExpertsKeys(Record):
 
 
 class ExactKeys(Record):
-    """Bytes and FLOPs of one GPU; no rate is in them."""
+    """Bytes and FLOPs of one GPU, of a step those of a GPU of each stage; no rate is in them."""
 
     weights_bytes = integer("bytes of the weights", lambda one: one.of.weights, FOLD)
     weights_bytes_per_step = integer(
@@ -574,7 +580,9 @@ class Serve(ServedAnswer):
 
     deployment = record(DeploymentKeys, "GPUs, engine, formats", lambda answer: answer)
     traffic = record(TrafficKeys, "the requests", lambda answer: answer.question.load)
-    exact = record(ExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
+    exact = record(
+        ExactKeys, "bytes and FLOPs of one GPU, of a step those of a GPU of each stage", lambda answer: answer
+    )
     floor = record(FloorKeys, "what no run is faster than", lambda answer: answer.at)
     estimate = optional_record(
         EstimateKeys, "by rates of published runs; null where none are known", lambda answer: answer.estimated
@@ -649,14 +657,15 @@ class Serve(ServedAnswer):
             return f"no run of {self.engine} on {card.name}, or on another GPU of its generation, is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
-        tp = self.question.sharing.tp
-        if not self.of.machine.joins(tp) and not self._ran_over(tp):
+        talking = self.of.talking
+        if not self.of.machine.joins(talking) and not self._ran_over(talking):
             joined = (
                 f"no more than {card.domain} {card.name} have a fast link"
                 if card.domain > 1
                 else f"{card.name} has PCIe"
             )
-            return f"{joined}, and sums over {tp} take 1 to 10 times as long, by the host (--link, as measured there)"
+            sent = "sums over" if talking == self.question.sharing.tp else "messages between"
+            return f"{joined}, and {sent} {talking} take 1 to 10 times as long, by the host (--link, as measured there)"
         return ""
 
     @cached_property
@@ -667,11 +676,11 @@ class Serve(ServedAnswer):
             return known
         return engine_of(self.question.engine) or engine_of(AS_OTHERS)
 
-    def _ran_over(self, tp: int) -> bool:
-        """Return whether a run of one's own sent sums over as many of these GPUs."""
+    def _ran_over(self, gpus: int) -> bool:
+        """Return whether as many of these GPUs sent each other messages in a run of one's own."""
         own = self.question.runs
         return own is not None and any(
-            run.of.sharing.tp == tp and run.of.card.name == self.question.card.name for run in own.runs
+            run.of.talking == gpus and run.of.card.name == self.question.card.name for run in own.runs
         )
 
     @cached_property
@@ -697,7 +706,7 @@ class Serve(ServedAnswer):
     @cached_property
     def at(self) -> ServedAt:
         """The model at the requests that were asked for."""
-        return self.point(self.question.load.concurrency)
+        return ServedAt(self, self.question.load.concurrency, self.question.rate)
 
     @property
     def estimated(self) -> ServedAt | None:
@@ -724,6 +733,11 @@ class Serve(ServedAnswer):
         return int(self.of.capacity * self.decoding)
 
     @property
+    def most_at_once(self) -> int:
+        """Requests that the engine runs at once, of those that have room; 1 where none has."""
+        return max(1, min(self.capacity, self.of.most * self.decoding))
+
+    @property
     def decoding(self) -> int:
         """Groups of GPUs that make tokens, each with a copy of the model."""
         return self.question.replicas * self.question.load.decoding
@@ -743,8 +757,18 @@ class Serve(ServedAnswer):
         """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
         if self.holds:
             return None
-        larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
+        larger = (one for one in layouts(self.question) if one.gpus > self.question.sharing.gpus)
         return next((one for one in larger if (found := self._shared(one)) is not None and found.serves), None)
+
+    @cached_property
+    def holding_all(self) -> ServeQuestion | None:
+        """The fewest GPUs that run all requests at once, where these do not; None where none were found."""
+        load = self.question.load
+        if self.at.running >= self.at.concurrency or load.apart is not None:
+            return None
+        found = fewest(self.question._replace(limits=Limits(), rate=0.0))
+        answer = Serve(found)
+        return found if answer.holds and answer.at.running >= load.concurrency else None
 
     @property
     def holds(self) -> bool:
@@ -755,9 +779,9 @@ class Serve(ServedAnswer):
 
     @property
     def in_a_step(self) -> int:
-        """Requests of a step on a GPU, of those that can run."""
-        running = max(1, min(self.at.requests, self.of.certain_capacity))
-        return int(max(1, running // self.question.sharing.dp // self.question.sharing.pp))
+        """Requests of a step on a GPU, of those that run at once."""
+        running = int(self.of.running(self.at.requests))
+        return max(1, running // self.question.sharing.dp // self.question.sharing.pp)
 
     @property
     def step_weights(self) -> int:
@@ -806,7 +830,7 @@ class Serve(ServedAnswer):
     @property
     def ridge(self) -> float | None:
         """FLOPs for each byte from which the peak bounds."""
-        peak, bandwidth = self.of.machine.peak(self.of.computes or HALF), self.question.card.bandwidth
+        peak, bandwidth = self.of.machine.products(self.of.numbers).peak, self.question.card.bandwidth
         return peak / bandwidth if peak and bandwidth else None
 
     # --- for people
@@ -859,6 +883,9 @@ class Serve(ServedAnswer):
         if self.by is not None:
             yield f"prompts are read {self.of.read_at_once:,} tokens at a time"
             yield "experts are chosen alike and independently"
+            if self.of.exchange.over.expected:
+                many, bits = self.of.exchange.over.expected, 8 * self.of.exchange.bytes
+                yield f"a token goes to {many:.3g} further GPUs for its experts in {bits:g} bits, and comes back in 16"
             yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
         draft = self.question.load.draft
         if draft.tokens:
@@ -893,10 +920,13 @@ class Serve(ServedAnswer):
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         if at.running < at.concurrency:
-            users = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room; {users}"
+            waiting = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room"
+            users = f"{waiting}{self._for_all}; {users}"
         rate = f"{at.rate.value:,.0f} tokens/s in all"
+        if self.question.rate:
+            rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
         if self.question.gpus > 1:
-            rate += f", {at.rate.value / self.question.gpus:,.0f} a GPU"
+            rate += f", {at.rate_of_gpu:,.0f} a GPU"
         cost = at.cost
         if cost is not None:
             rate += f": {cost.value:,.2f} USD per million output tokens"
@@ -904,6 +934,12 @@ class Serve(ServedAnswer):
         if self.promise is not None:
             told = f"{self.promised}; {told}"
         return told
+
+    @property
+    def _for_all(self) -> str:
+        """The GPUs that run all requests at once, in parentheses; nothing where none were found."""
+        found = self.holding_all
+        return f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
 
     @property
     def promised(self) -> str:
@@ -944,9 +980,15 @@ class Serve(ServedAnswer):
         weights = of(Bytes(self.step_weights), Serve.exact, ExactKeys.weights_bytes_per_step)
         cache = of(Bytes(self.step_cache), Serve.exact, ExactKeys.cache_bytes_per_step)
         products = of(Short(self.step_flops), Serve.exact, ExactKeys.flops_per_step)
-        multiplied = f"{MILLI * at.floor_of_token.compute:,.3g}" if self.of.machine.multiplies else None
+        step = self.of.floor_of_step(self.of.running(at.requests))
+        multiplied = f"{MILLI * step.compute:,.3g}" if self.of.machine.multiplies else None
         rows: list[list[Cell]] = [
-            ["weights, read once", weights, None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
+            [
+                "weights, read once" if self.experts is None else "weights of the fewest experts",
+                weights,
+                None,
+                f"{MILLI * self.step_weights / bandwidth:,.3g}",
+            ],
             ["cache", cache, None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
             ["products", None, products, multiplied],
         ]
@@ -954,10 +996,12 @@ class Serve(ServedAnswer):
             moved = of(Bytes(self.guessed_bytes), Serve.exact, ExactKeys.draft_bytes_per_step)
             guessing = of(Short(self.guessed_flops), Serve.exact, ExactKeys.draft_flops_per_step)
             rows.append(["draft", moved, guessing, f"{MILLI * self.guessed_bytes / bandwidth:,.3g}"])
-        if at.floor_of_token.link:
-            rows.append(["sums over GPUs", None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
+        if step.link:
+            sent = "messages between GPUs" if self.of.exchange.over.certain else "sums over GPUs"
+            rows.append([sent, None, None, f"{MILLI * step.link:,.3g}"])
+        of_stages = self.question.sharing.pp > 1
         columns = [
-            Column("a decode step on each GPU", numeric=False),
+            Column("a decode step, stage after stage" if of_stages else "a decode step on each GPU", numeric=False),
             Column("bytes"),
             Column("FLOPs"),
             Column("ms at peak"),
@@ -1034,7 +1078,10 @@ class Serve(ServedAnswer):
         if not self.of.machine.multiplies:
             yield without_products(self.question.card.name)
         if self.question.sharing.gpus > 1 and not self.of.machine.link:
-            yield "Sums over GPUs are in no floor: how fast their link is, is not known (--link)"
+            sent = "Sums over" if self.of.talking == self.question.sharing.tp else "Messages between"
+            yield f"{sent} GPUs are in no floor: how fast their link is, is not known (--link)"
+        elif self.of.exchange.over.expected and not self.of.exchange.over.certain:
+            yield "Tokens sent to experts are in no floor: a router may choose those of a token's own GPUs alone"
         if self.question.card.own_link and self.by is not None:
             yield "The band is of GPUs with fast links; sums are counted at the rate of --link, which no run tells of"
         if self.experts is not None:
@@ -1047,17 +1094,22 @@ class Serve(ServedAnswer):
         else:
             told = ((name, seconds(self)) for name, (_, seconds) in TOKEN_PARTS.items())
             each = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in told if seconds)
-            yield f"Estimate for {self.engine}: {each}"
+            made = ", of a token" if self.question.load.draft.tokens else ""
+            yield f"Estimate for {self.engine}{made}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
             yield self._told_of_band(self.band(first=False), "a token")
             yield self._told_of_band(self.band(first=True), "the first")
             if self.own is None and not self.question.load.static:
                 yield from self._told_of_server(self.by)
+            if self.of.exchange.over.expected:
+                yield "In few of these runs did tokens go to experts of other groups (DP with EP)"
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
+        if self.of.rules.instead and not self.question.floor:
+            yield self.of.rules.instead
         draft = self.question.load.draft
         if draft.tokens:
             yield f"A step makes {draft.made:.3g} tokens of each request; {self._guessed_by()}"
@@ -1070,9 +1122,10 @@ class Serve(ServedAnswer):
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
-            ways = sum(1 for _ in layouts(self.question.card))
+            ways = sum(1 for _ in layouts(self.question))
             yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
-        yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
+        requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
+        yield f"Room for {requests} of {self.question.load.longest:,} tokens"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
@@ -1165,6 +1218,7 @@ def _part(called: str, key: Key[Any], seconds: Callable[[Serve], float]) -> Serv
 TOKEN_PARTS: dict[str, tuple[Key[Any], Callable[[Serve], float]]] = {
     "kernels": (TokenPartsKeys.kernels, lambda one: one.at.parts.kernels),
     "all-reduces": (TokenPartsKeys.all_reduce, lambda one: one.at.parts.all_reduces),
+    "to experts and back": (TokenPartsKeys.to_experts, lambda one: one.at.parts.exchanges),
     "launches": (TokenPartsKeys.launches, lambda one: one.at.parts.launches),
     "host": (TokenPartsKeys.host, lambda one: one.at.parts.host),
     "prompts of others": (TokenPartsKeys.prefill_between, lambda one: one.at.parts.prompts),
@@ -1215,18 +1269,25 @@ def _span(one: Guess) -> str:
     return f"{short_seconds(one.value)} ({short_seconds(one.low)} to {short_seconds(one.high)})"
 
 
-def layouts(card: Accelerator) -> Iterator[Sharing]:
-    """Yield ways to share a model among more and more GPUs: each layer within a domain of fast links, then stages."""
-    domain = card.domain if card.domain > 1 else MOST_GPUS
-    tp = 1
-    while tp <= domain:
-        yield Sharing(tp)
-        tp *= 2
-    tp //= 2
-    pp = 2
-    while tp * pp <= MOST_GPUS:
-        yield Sharing(tp, pp)
-        pp *= 2
+def layouts(question: ServeQuestion) -> Iterator[Sharing]:
+    """Yield ways to share a model among more and more GPUs: each layer by as many as can, and have fast links; stages.
+
+    Without fast links it is as many as a server has, as it is by default.
+    """
+    domain = max(NODE, question.card.domain)
+    able = {size: question.shares(size) for size in powers(min(domain, MOST_GPUS))}
+    for gpus in powers(MOST_GPUS):
+        tp = max(size for size, can in able.items() if can and size <= gpus)
+        yield Sharing(tp, gpus // tp)
+
+
+def powers(most: int) -> list[int]:
+    """Return the powers of two up to a number.
+
+    >>> powers(9)
+    [1, 2, 4, 8]
+    """
+    return [2**power for power in range(most.bit_length())]
 
 
 def fewest(question: ServeQuestion) -> ServeQuestion:
@@ -1236,7 +1297,7 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
     most replicas. Where none serves a request, it is the first that holds the model, or the question as it is.
     """
     best = held = None
-    for sharing in layouts(question.card):
+    for sharing in layouts(question):
         if best is not None and sharing.gpus >= best.gpus:
             break
         one = question._replace(sharing=sharing, gpus=sharing.gpus)
@@ -1269,7 +1330,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
     def ended(concurrency: int) -> float:
         return float(answer.point(concurrency).rate.value / question.load.answer)
 
-    low, high = 0, max(1, min(answer.capacity, answer.of.most * answer.decoding))
+    low, high = 0, answer.most_at_once
     if ended(high) < question.rate:
         gpus = ceil(question.rate / ended(high) * question.replicas) * question.gpus_of_replica
         fact = f"{question.rate:g} requests/s come, and {question.gpus} x {question.card.name} serve {ended(high):.3g}"
@@ -1404,6 +1465,8 @@ def served(question: ServeQuestion) -> Serve:
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
+    if question.runs is None:
+        engine_named(question.engine)
     if question.fewest:
         question = fewest(question)
     if question.rate:

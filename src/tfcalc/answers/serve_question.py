@@ -13,7 +13,7 @@ from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.serving.ranks import shares
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
-from tfcalc.timing.served import Load
+from tfcalc.timing.served import Load, rules_of
 from tfcalc.timing.serving import Sharing, engine_of
 
 if TYPE_CHECKING:
@@ -99,6 +99,10 @@ class ServeQuestion(NamedTuple):
         """Copies of what serves a request, each on GPUs of its own."""
         return self.gpus // self.gpus_of_replica
 
+    def shares(self, tp: int) -> bool:
+        """Return whether as many GPUs can share each layer, and the engine lets them."""
+        return tp == 1 or (not rules_of(self.engine).by_layers and shares(self.model, self.plan.weights, tp))
+
     def laid_out(self, serves: Callable[[ServeQuestion], bool]) -> ServeQuestion:
         """Return the question with the layout that its number of GPUs has by default, as ``memory --serve`` has it.
 
@@ -107,9 +111,7 @@ class ServeQuestion(NamedTuple):
         """
         asked = self.sharing
         given = {name: size for name, size in asked._asdict().items() if name != "tp" and size > 1}
-        at = AskedLayout(asked.gpus, **given).of(
-            self.model.module(), lambda size: shares(self.model, self.plan.weights, size)
-        )
+        at = AskedLayout(asked.gpus, **given).of(self.model.module(), self.shares)
         tp, pp = value_of(at.tp), value_of(at.pp)
         if asked.ep > 1:
             return self._replace(sharing=Sharing(tp, pp, value_of(at.dp), asked.ep))
@@ -177,7 +179,7 @@ def _shares(asked: ServeQuestion) -> Iterator[ServeChange]:
     if asked.sharing.pp * asked.sharing.dp * asked.sharing.ep > 1:
         return
     for tp in (asked.sharing.tp // 2, 2 * asked.sharing.tp):
-        if tp and asked.gpus % (tp * asked.load.groups) == 0:
+        if tp and asked.shares(tp) and asked.gpus % (tp * asked.load.groups) == 0:
             yield ServeChange(f"--tp {tp}", asked._replace(sharing=Sharing(tp)))
 
 

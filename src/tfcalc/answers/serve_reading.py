@@ -23,6 +23,7 @@ from tfcalc.search.largest import largest
 from tfcalc.serving.memory import served
 from tfcalc.serving.stored import check_served, reads_alone
 from tfcalc.serving.traffic import ServingStep, Traffic
+from tfcalc.serving.weight_formats import multiplied_at_best
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import Bounds
@@ -163,7 +164,9 @@ class ServedReading(ServedAnswer):
         card, requests, step = self.question.card, self.question.concurrency, self.step
         moved = self.weights_read + requests * value_of(step.gathered)
         seconds = moved / card.bandwidth if card.bandwidth else 0.0
-        return Bounds(seconds, requests * self.machine.multiplied(step), 0.0)
+        return Bounds(
+            seconds, requests * self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format)), 0.0
+        )
 
     @property
     def seconds(self) -> float:

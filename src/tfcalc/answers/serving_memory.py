@@ -206,7 +206,8 @@ class ServingMemory(PeakMemory):
         kept = f", {self.plan.cache} KV cache in {self.plan.kv}" if self.served.caches else ", read at once"
         if self.served.on_card:
             layers, count = self.served.on_card
-            on = f", {layers} of {count} layers on the card, {short_bytes(self.served.host, self.by.units)} in RAM"
+            on = f", {layers} of {count} layers on the card"
+        on += f", {short_bytes(self.served.host, self.by.units)} in RAM" if self.served.host else ""
         return of_serving(self._model, self.requests, self.served.recipe.format.name, kept + on)
 
     @property
@@ -240,7 +241,8 @@ class ServingMemory(PeakMemory):
         layout = self.served.layout
         if layout is not None:
             chosen = " by default" if self.plan.asked_layout.keys() == {"gpus"} else ""
-            yield f"GPUs share the model as vLLM's do{chosen}"
+            how = "have whole layers, as llama.cpp's" if self.plan.cache == CELLS else "share the model as vLLM's do"
+            yield f"GPUs {how}{chosen}"
 
     @property
     def summary(self) -> Summary:

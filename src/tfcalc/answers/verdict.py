@@ -294,7 +294,7 @@ class Fit(WithSheet):
                     *self._sizes(line, lambda size: InUnit(size, unit)),
                     " ".join(line.flags),
                 ]
-                for line in _shown(told, room)
+                for line in (told if self.fits else _shown(told, room))
             ],
             quiet=self._quiet,
             notes=notes,
@@ -349,6 +349,7 @@ class Fit(WithSheet):
 
     def _notes(self) -> Iterator[str]:
         yield from self._on_card()
+        yield from self.case.of_version()
         if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
             wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
             yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
@@ -409,6 +410,7 @@ class Fit(WithSheet):
                 *bands,
                 *self.case.of_engine(),
                 *([self.paged.in_words] if self.paged and self.log is None else []),
+                *self.case.without_blocks(),
             ),
         )
 
@@ -706,6 +708,14 @@ class Case(Generic[P]):
         """Return what an engine's log says, if its own numbers are given."""
         return None
 
+    def without_blocks(self) -> Iterator[str]:
+        """Yield why no blocks of a paged cache are told, where an engine would have some."""
+        yield from ()
+
+    def of_version(self) -> Iterator[str]:
+        """Yield whose rules are taken for an engine's version that has none of its own."""
+        yield from ()
+
     @property
     def counts_graphs(self) -> bool:
         """Return whether CUDA graphs are counted."""
@@ -956,6 +966,19 @@ class _Serving(Case["Serving"]):
         ]
         found = [one for one in each if one is not None]
         return min(found, key=lambda one: one.blocks) if len(found) == len(each) else None
+
+    def without_blocks(self) -> Iterator[str]:
+        if (
+            self.plan.cache == PAGED
+            and self.budget.of_gpu
+            and self.memory.total_bytes <= self.room
+            and not self.paged()
+        ):
+            yield "how engines page such a cache is not known: no line of their log is told"
+
+    def of_version(self) -> Iterator[str]:
+        if self.there.rules is not None and self.there.rules.instead:
+            yield self.there.rules.instead
 
     def of_engine(self) -> Iterator[str]:
         rules = self.there.rules

@@ -141,7 +141,7 @@ def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: A
     write(found.floor_of_token, floors[0])
     write(found.floor_of_first, floors[1])
     by = engine_of(engine, card)
-    if by is None or served.reads_source or not served.machine.joins(served.sharing.tp):
+    if by is None or served.reads_source or not served.machine.joins(served.talking):
         return
     token = np.maximum(served.parts(at, by).seconds, floors[0])
     write(found.token, token)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
@@ -170,10 +170,17 @@ def _product(sizes: Mapping[str, int]) -> str:
 def splits(module: Module, tp: int) -> bool:
     """Return whether as many GPUs can share each layer."""
     try:
-        on_rank(module, ServedLayout(tp=tp))
+        _Pieces(module, ServedLayout(tp=tp), more=True)(module)
     except InvalidModel:
-        return False
+        return tp == 1
     return True
+
+
+def near_splits(module: Module, tp: int) -> list[int]:
+    """Return the numbers of GPUs next to one that can share each layer: all of it, not what was tried first."""
+    below = (size for size in range(tp - 1, 1, -1) if splits(module, size))
+    above = (size for size in range(tp + 1, 2 * tp + 1) if splits(module, size))
+    return [*islice(below, 1), *islice(above, 1)]
 
 
 M = TypeVar("M", bound=Module)
@@ -201,10 +208,13 @@ def on_rank(module: Module, at: ServedLayout, *, more: bool = True) -> Module:
     at.check()
     try:
         return _Pieces(module, at, more=more)(module)
-    except InvalidModel:
+    except InvalidModel as error:
         if known(at.of_a_stage) == 1:
             return module
-        raise
+        tp = value_of(at.tp)
+        if splits(module, tp) or not (near := near_splits(module, tp)):
+            raise
+        raise InvalidModel(error.message, f"nearest: {', '.join(map(str, near))}") from None
 
 
 class _Pieces:

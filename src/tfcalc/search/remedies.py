@@ -222,9 +222,8 @@ GGUF = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 def _fewer_layers(plan: Serving, count: int) -> Iterator[Change]:
     """A part of the layers on the card, the others in RAM."""
     asked = min(value_of(plan.gpu_layers or 0), count)
-    for parts in range(7, 0, -1):
-        if 0 < (there := count * parts // 8) < asked:
-            yield Change(f"{there} of {count} layers on the card", {"gpu_layers": there}, f"{there} layers")
+    for there in range(asked - 1, 0, -1):
+        yield Change(f"{there} of {count} layers on the card", {"gpu_layers": there}, f"{there} layers")
 
 
 def of_serving(run: Workload, plan: Serving, *, pages: bool = True, count: int = 0) -> Options:

@@ -12,7 +12,7 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
 from tfcalc.printable import quoted
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
 from tfcalc.units import exact_bytes, parse_bytes
 
@@ -30,8 +30,9 @@ GROUPS, SLOTS = "blocks of a group", "slots"
 class EngineRules(NamedTuple):
     """An engine at a version, by its file: each value has its source there.
 
-    It ``reserves`` room for a whole answer before it begins, or else takes blocks as they are needed. What its profile
-    run and what is outside of PyTorch take is ``assumed`` where no log says it. It is known by other names, ``also``.
+    It is what was ``asked`` for, or the version before it. It ``reserves`` room for a whole answer before it begins, or
+    else takes blocks as they are needed. What its profile run and what is outside of PyTorch take is ``assumed`` where
+    no log says it. It is known by other names, ``also``.
     """
 
     name: str
@@ -53,11 +54,29 @@ class EngineRules(NamedTuple):
     reserves: bool = False
     also: Sequence[str] = ()
     assumed: Mapping[str, str] = {}  # read alone
+    asked: str = ""
+
+    @property
+    def instead(self) -> str:
+        """Say for which version they are taken that has none of its own; nothing where they are its own.
+
+        >>> engine("vllm@0.24.1").instead, engine("vllm@0.21").instead
+        ('', 'Rules of vllm 0.10 are taken for 0.21, of which none are known')
+        """
+        own = version_of(self.version)
+        if not self.asked or version_of(self.asked)[: len(own)] == own:
+            return ""
+        return f"Rules of {self.called} are taken for {self.asked}, of which none are known"
 
     @property
     def called(self) -> str:
         """``vllm 0.24``."""
         return f"{self.name} {self.version}"
+
+    @property
+    def by_layers(self) -> bool:
+        """Return whether each of several GPUs has whole layers: llama.cpp's --split-mode layer, its default."""
+        return self.cache == CELLS
 
     def share(self, memory: int, tp: int = 1, pp: int = 1) -> float:
         """Return the share of a card's memory that it takes where nothing else is asked for.
@@ -202,7 +221,8 @@ def engine(text: str) -> EngineRules:
         raise UsageError(f"engine {quoted(text)} is not known", nearest(name, known_))
     asked = version_of(version)
     versions = known_[called]
-    return next((one for one in versions if not asked or _number(one) <= asked), versions[-1])
+    found = next((one for one in versions if not asked or _number(one) <= asked), versions[-1])
+    return found._replace(asked=version)
 
 
 def name_of(text: str) -> str:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from tfcalc.model import Model
     from tfcalc.placed.served import ServedLayout
-    from tfcalc.serving.ranks import ServingRank
+    from tfcalc.serving.ranks import ServingRank, ServingRanks
     from tfcalc.workload import Workload
 
 
@@ -216,7 +216,17 @@ def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *
         return _moments(piece, requests, found.plan, found.recipe)
 
     cache = most.cache._replace(name="cache", kind="cache")
-    return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each)
+    host = _beside_cards(found) if found.plan.cache == CELLS else 0
+    return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each, host)
+
+
+def _beside_cards(found: ServingRanks) -> int:
+    """Bytes that llama.cpp leaves in the host's memory, where cards have all layers. Raises InvalidModel for fewer."""
+    count, asked = layers_of(found.whole) + 1, found.plan.gpu_layers
+    if asked is not None and value_of(asked) < count:
+        raise InvalidModel(f"--ngl {asked} on several GPUs", "leave it out: they have all layers, or take one GPU")
+    _, host = on_card(found.whole, count)
+    return value_of(_weights(host, found.recipe, found.whole).total(bytes_held))
 
 
 @lru_cache(maxsize=64)

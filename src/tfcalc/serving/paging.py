@@ -113,8 +113,8 @@ def _pages(mixer: Mixer, engine: Engine) -> Iterator[Page]:
     for cached in mixer.cached:
         if value_of(cached.every) > 1:
             raise InvalidModel(
-                f"{mixer.path} stores one key per {cached.every} tokens",
-                "such a cache cannot be paged here: use dynamic",
+                f"{mixer.path} stores one key per {cached.every} tokens; how engines page such a cache is not known",
+                "leave --profiled and --nontorch out: what fits is answered, without their blocks",
             )
         kind = _kind(cached, engine)
         sizes[kind] = sizes.get(kind, 0) + _bytes(cached, engine)

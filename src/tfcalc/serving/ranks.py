@@ -19,8 +19,8 @@ from tfcalc.nn.mixture import Experts, Networks
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import AskedLayout, ServedLayout, fewest_stages, on_rank, splits
 from tfcalc.plans import LAYOUT, Serving
-from tfcalc.serving.caches import PAGED, cache, cache_format, growth_of, mixers, states_of_sequence
-from tfcalc.serving.stages import is_stack, tree_of_stage
+from tfcalc.serving.caches import CELLS, PAGED, cache, cache_format, growth_of, mixers, states_of_sequence
+from tfcalc.serving.stages import is_stack, tree_of_stage, tree_on_card
 from tfcalc.serving.stored import at_work, buffers_of, check_served, reads_alone, weight_recipe
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.serving.weights import hold
@@ -153,8 +153,8 @@ class ServingRanks:
         alike = divide(self.layout.of_a_stage, self.layout.ep) * groups
         for stage in range(value_of(self.layout.pp)):
             at = ServedLayout(**self.layout._replace(stage=stage)._asdict())
-            here = tree_of_stage(tree, at)
-            facts = tree if isinstance(self.recipe.format, MixedFormat) else None
+            here = tree_on_card(tree, at) if self.plan.cache == CELLS else tree_of_stage(tree, at)
+            facts = self.whole if isinstance(self.recipe.format, MixedFormat) else None
             weights = hold(here, self.recipe, of=facts)._replace(name="weights", kind="weights")
             if self.recipe.format.name.startswith(IN_BLOCKS) and known(self.layout.of_a_stage) != 1:
                 check_blocks(hold(tree_of_stage(self.whole, at), self.recipe), weights, self.recipe.format.name)
@@ -165,10 +165,14 @@ def layout_of(model: Model, plan: Serving) -> ServedLayout:
     """Return the layout that a plan of serving asks for. Raises InvalidModel."""
     if reads_alone(model):
         raise InvalidModel("a model that generates no text on several GPUs", "serve it on one: each has a copy")
-    if plan.cache != PAGED:
+    if plan.cache not in (PAGED, CELLS):
         raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
     sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
     gpus, tp, pp, dp, ep = (sizes[name] for name in LAYOUT)
+    if plan.cache == CELLS:
+        if (tp or 1) * (dp or 1) * (ep or 1) > 1:
+            raise InvalidModel("llama.cpp gives each GPU whole layers", "take --pp alone, or --cache paged")
+        tp = dp = 1
     asked = AskedLayout(gpus, tp, pp, dp, ep, int(plan.replicas or 1))
     return asked.of(model.module(), lambda size: shares(model, plan.weights, size))
 

@@ -61,6 +61,18 @@ def on_card(tree: Component, number: int) -> tuple[Component, Component]:
     return card, _cut(tree, way, range(first), _Ends(first=True, last=number <= count))
 
 
+def tree_on_card(tree: Component, at: ServedLayout) -> Component:
+    """Return what llama.cpp puts on one of several equal cards: a part of the layers, of which the head is one more.
+
+    Source: llama.cpp, llama_model::load_tensors (``splits``, by the free memory of each), with its --split-mode layer.
+    """
+    count, cards, card = layers_of(tree), value_of(at.pp), value_of(at.stage)
+    check_least("layers", count, cards)
+    (stack,) = (node for node in tree.walk() if is_stack(node.component))
+    first, end = (-(-place * (count + 1) // cards) for place in (card, card + 1))
+    return _cut(tree, stack.names[1:], range(first, min(end, count)), _Ends(first=False, last=end > count))
+
+
 def is_stack(component: Component) -> bool:
     """Return whether its parts are the layers of a stack that caches something."""
     layers = (part for part in component.parts if part.kind == LAYER)

@@ -532,6 +532,36 @@ PURE = {f"{name}-pure": block_type(name) for name in LLAMA_CPP}
 
 SINGLE: dict[str, Format] = PLAIN | QUANTIZED | PURE | {HALF.name: HALF, BRAIN.name: BRAIN}
 
+MULTIPLIED_IN = {"fp8": "fp8", "mxfp8": "fp8", "w8a8": "int8", "nvfp4": "fp4", "mxfp4": "fp4"}
+"""Number format of both operands of a product, by how the name of a format begins; all others are of weights alone."""
+
+
+def multiplied_in(recipe: Format | MixedFormat) -> str:
+    """Return the number format in which weights of a format are multiplied; empty: in 16 bits, which they are read as.
+
+    It is so on GPUs that have such products; on others engines read these weights as 16 bits, too (Marlin).
+
+    Source: vLLM's Fp8LinearMethod, CompressedTensorsW8A8Int8 and ModelOptNvFp4LinearMethod; its marlin_utils_fp8.py and
+    marlin_utils_fp4.py for GPUs without.
+
+    >>> [multiplied_in(format_named(name)) for name in ("fp8-block", "w8a8", "nvfp4", "awq", "q4_k_m")]
+    ['fp8', 'int8', 'fp4', '', '']
+    """
+    return next((numbers for start, numbers in MULTIPLIED_IN.items() if recipe.name.startswith(start)), "")
+
+
+def multiplied_at_best(recipe: Format | MixedFormat) -> str:
+    """Return the number format of the fastest kernel: that, or int8 where a library rounds the other operand to it.
+
+    Source: llama.cpp's pull request 7860 (tensor cores of int8 for MMQ), and bitsandbytes' igemmlt.
+
+    >>> [multiplied_at_best(format_named(name)) for name in ("q4_k_m", "q8_0-pure", "int8", "fp8", "gptq")]
+    ['int8', 'int8', 'int8', 'fp8', '']
+    """
+    rounds = recipe.name in (*DEFAULTS, *PURE, LLM_INT8)
+    return INT8.name if rounds else multiplied_in(recipe)
+
+
 ALIASES = {"llm.int8": "int8", "int8-channel": "w8a8", "gguf-f16": "f16", "qlora": "nf4-dq"}
 ALIASES |= dict.fromkeys(("4bit", "4-bit"), "nf4") | dict.fromkeys(("8bit", "8-bit"), "int8")
 

@@ -21,21 +21,24 @@ from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
+from tfcalc.serving.weight_formats import multiplied_at_best, multiplied_in
 from tfcalc.timing.numbers import Many, greatest, is_array, larger, smaller, where, whole
 from tfcalc.timing.serving import (
     BYTE,
-    HALF,
-    NIBBLE,
+    IN_EIGHT,
     EngineRates,
+    Exchange,
     KernelSeconds,
     LayerCounts,
     ServingBand,
     ServingMachine,
     Sharing,
     band_of_serving,
+    bits_of,
     launches,
     layers_of,
     prompt_seconds,
+    spread,
     step_seconds,
 )
 from tfcalc.workload import Workload
@@ -47,8 +50,6 @@ if TYPE_CHECKING:
 
 AS_OTHERS = "vllm"
 """Engine whose rules hold for one that has none."""
-COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
-"""Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
 OWN, WIDENED = "own runs", "widened"
@@ -181,6 +182,7 @@ class TokenSeconds(NamedTuple):
 
     kernels: Many
     all_reduces: Many
+    exchanges: Many
     launches: Many
     host: Many
     prompts: Many
@@ -226,7 +228,8 @@ class ServedModel:
         context = max(greatest(load.longest), 2)
         self.typical = greatest(load.cached)
         """Tokens in the cache where it does not matter how many there are."""
-        self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
+        kept = {"cache": self.rules.cache} if self.rules.by_layers else {}
+        self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context, **kept))
         self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
         check_served(model, Workload(phase="decode", cached=context))
         self.ranks = ServingRanks(model, self.layout, self.run, self.plan)
@@ -389,26 +392,53 @@ class ServedModel:
 
     # --- the floor
 
+    def _sent(self, tokens: Many) -> Many:
+        """Seconds to send what these tokens of a group certainly send: sums of layers, vectors for experts."""
+        sums = self.machine.sent(tokens, self.layers, self.sharing.tp)
+        return sums + self.machine.certainly_exchanged(self.exchange, tokens, self.layers, self.sharing)
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """What tokens send to experts on GPUs that do not have them: those of other groups."""
+        routed = [one for one in self.token.operations if one.routing is not None]
+        if self.sharing.dp == 1 or not routed:
+            return Exchange()
+        bits = max(self.machine.products(self.numbers, bits_of(one)).bits for one in routed)
+        most = max(self.token.routings, key=lambda one: value_of(one.number))
+        return Exchange(spread(most, self.sharing), bits / BYTE)
+
     @property
-    def cache_bits(self) -> int:
-        """Bits of products with what is cached."""
-        return BYTE if self.plan.kv.startswith("fp8") else HALF
+    def talking(self) -> int:
+        """GPUs that send each other messages in each layer."""
+        return self.sharing.tp * (self.sharing.dp if self.exchange.over.expected else 1)
+
+    def _multiplied(self, step: ServingStep) -> Many:
+        """Seconds of the products of a step, in the number formats of the fastest kernels."""
+        cached = IN_EIGHT if self.plan.kv.startswith(IN_EIGHT) else ""
+        return self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format), cached)
 
     def floor_of_token(self, concurrency: Many) -> Bounds:
-        """Return what no token is faster than, with the fewest experts and the requests that can run."""
-        running = larger(1, smaller(concurrency, self.certain_capacity))
+        """Return what no token is faster than, with the fewest experts and the requests that run at once."""
+        return self.floor_of_running(self.running(concurrency))
+
+    def floor_of_running(self, running: Many) -> Bounds:
+        """Return what no token of as many requests at once is faster than."""
+        made = self.load.draft.made
+        found = Bounds(*(one / made for one in self.floor_of_step(running)))
+        if self.guesser is None:
+            return found
+        return found.after(self.guesser.floor_of_running(running), self.load.draft.tokens / made)
+
+    def floor_of_step(self, running: Many) -> Bounds:
+        """Return what no step of as many requests is faster than; what guesses tokens is another step."""
         requests, step = self._in_a_step(running), self.token
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
-        made = self.load.draft.made
-        found = Bounds(
-            moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
-            requests * self.machine.multiplied(step, self.cache_bits) / made,
-            self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
+        return Bounds(
+            moved / self.card.bandwidth if self.card.bandwidth else 0.0,
+            requests * self._multiplied(step),
+            self._sent(requests * self.checked),
         )
-        if self.guesser is None:
-            return found
-        return found.after(self.guesser.floor_of_token(running), self.load.draft.tokens / made)
 
     def floor_of_prompt(self, concurrency: Many) -> Bounds:
         """Return what no first token is faster than: of one prompt, or of all of a static batch."""
@@ -419,8 +449,8 @@ class ServedModel:
         tokens = requests * whole(step.tokens)
         found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
-            requests * self.machine.multiplied(step, self.cache_bits),
-            larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
+            requests * self._multiplied(step),
+            larger(self._sent(tokens), self.handing_over),
         )
         return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)
 
@@ -448,26 +478,25 @@ class ServedModel:
         own = whole(step.gathered + step.cached + step.written)
         each = Bounds(
             own / self.card.bandwidth if self.card.bandwidth else 0.0,
-            self.machine.multiplied(step, self.cache_bits),
-            larger(self.machine.sent(whole(step.tokens), self.layers, self.sharing.tp), self.handing_over),
+            self._multiplied(step),
+            larger(self._sent(whole(step.tokens)), self.handing_over),
         )
         return each.seconds * apart.tokens / apart.prompts
 
     # --- the estimate
 
     @cached_property
-    def computes(self) -> int:
-        """Bits of the operands of products."""
-        name = self.traffic.recipe.format.name
-        return next((bits for start, bits in COMPUTED_IN.items() if name.startswith(start)), HALF)
+    def numbers(self) -> str:
+        """Number format of products; empty where it is of 16 bits."""
+        return multiplied_in(self.traffic.recipe.format)
 
     def kernels(self, step: ServingStep, requests: Many) -> list[KernelSeconds]:
         """Return what runs in a step of this many requests, once."""
         if is_array(requests):
-            return self.machine.kernels(step, requests, computes=self.computes)
+            return self.machine.kernels(step, requests, numbers=self.numbers)
         key = step is self.prompt, requests
         if key not in self._known:
-            self._known[key] = self.machine.kernels(step, requests, computes=self.computes)
+            self._known[key] = self.machine.kernels(step, requests, numbers=self.numbers)
         return self._known[key]
 
     def running(self, concurrency: Many) -> Many:
@@ -481,13 +510,14 @@ class ServedModel:
         between the others.
         """
         running = self.running(concurrency)
-        kernel, reduced, launched = self._step(running, by)
+        parts = self._step(running, by)
         if self.guesser is not None:
-            pairs = zip((kernel, reduced, launched), self.guesser._step(running, by), strict=True)
-            kernel, reduced, launched = (one + self.load.draft.tokens * more for one, more in pairs)
+            pairs = zip(parts, self.guesser._step(running, by), strict=True)
+            parts = tuple(one + self.load.draft.tokens * more for one, more in pairs)
         host = by.host + by.request * running / self.sharing.dp
         times = by.of_tokens / self.load.draft.made
-        alone = TokenSeconds(times * kernel, times * reduced, times * launched, times * host, 0.0)
+        kernels, reduced, exchanged, launched, by_host = (times * one for one in (*parts, host))
+        alone = TokenSeconds(kernels, reduced, exchanged, launched, by_host, 0.0)
         if self.load.static or self.load.apart is not None:
             return alone
         between = self._others(running) - self.waited_for(running, alone.step, by)
@@ -514,11 +544,16 @@ class ServedModel:
         steps = (answer - 1) / self.load.draft.made
         return larger(found, others - steps * self.read_at_once / larger(1, whole(self.prompt.tokens)))
 
-    def _step(self, running: Many, by: EngineRates) -> tuple[Many, Many, Many]:
-        """Seconds of a step of these requests: its kernels, sums over GPUs, launches."""
+    def _step(self, running: Many, by: EngineRates) -> tuple[Many, ...]:
+        """Seconds of a step of these requests: its kernels, sums over GPUs, vectors to experts, launches."""
         requests = self._in_a_step(running)
-        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
-        return step_seconds(self.kernels(self.token, requests), by), reduced, launches(self.layers, by)
+        kernels = step_seconds(self.kernels(self.token, requests), by)
+        return kernels, *self._messages(requests * self.checked, by), launches(self.layers, by)
+
+    def _messages(self, tokens: Many, by: EngineRates) -> tuple[Many, Many]:
+        """Seconds of the messages of these tokens of a group: sums over GPUs, and vectors to experts and back."""
+        exchanged = self.machine.exchanged(self.exchange, tokens, self.layers, self.sharing, by.reduce)
+        return self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce), exchanged
 
     @cached_property
     def read_at_once(self) -> int:
@@ -539,7 +574,7 @@ class ServedModel:
         """Seconds to read prompts together, by the model that guesses as well."""
         kernels = self.kernels(self.prompt, prompts)
         tokens = prompts * whole(self.prompt.tokens)
-        reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
+        reduced = sum(self._messages(tokens, by))
         guessed = 0.0 if self.guesser is None else self.guesser.reading(prompts, by)
         return prompt_seconds(kernels, self.layers, reduced, by) + guessed
 

@@ -1,7 +1,7 @@
 """Seconds of a step that serves: a floor that physics sets, and an estimate by rates of operators and engines.
 
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
-    step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
+    step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces + to experts
                + λ · layers + κ · further products + μ · layers with experts + ν · requests + host
     first      base + t_1 + w · t_b, and of requests that do not stay in step (C − 1)/C · step, which runs then
     token      step + (C − 1 − w)/(osl − 1) · t_b: prompts of others that are not read before the first token
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from math import log2
+from math import ceil, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, value_of
 from tfcalc.hardware import Accelerator
 from tfcalc.serving.engine_rules import name_of, version_of
+from tfcalc.serving.traffic import ChosenExperts
 from tfcalc.timing.numbers import Many, larger, whole
 from tfcalc.timing.rates import links
 
@@ -40,8 +41,11 @@ RATES = Path(__file__).with_name("serving_rates.toml")
 ATTENDS = ("attend", "scan")
 """Kinds of operations that read the cache."""
 HALF, BYTE, NIBBLE = 16, 8, 4
-PEAKS = {HALF: ("bf16", "fp16"), BYTE: ("fp8", "int8"), NIBBLE: ("fp4", "int4")}
-"""Number formats of products with operands of this many bits."""
+IN_HALF = ("bf16", "fp16")
+IN_FEWER = {"fp4": (NIBBLE, BYTE), "fp8": (BYTE,), "int8": (BYTE,)}
+"""Bits of operands of fewer than 16, by their number format: of 4 where both have so few, and else of 8."""
+IN_EIGHT = "fp8"
+"""Number format of products in which one operand has 4 bits and the other one 8."""
 SENT = 2
 """Bytes of a number that GPUs send each other."""
 SLOWEST = 100e9
@@ -210,6 +214,23 @@ def operators_of(card: Accelerator) -> OperatorRates | None:
     return OperatorRates(weights, products, experts, known["expert_weights"], known["cache"], known["attention"])
 
 
+class Spread(NamedTuple):
+    """GPUs of a token's experts that do not have it: whether there are any in each case, and how many on average."""
+
+    certain: bool
+    expected: float
+
+
+NOWHERE = Spread(certain=False, expected=0.0)
+
+
+class Exchange(NamedTuple):
+    """What tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
+
+    over: Spread = NOWHERE
+    bytes: float = 0.0
+
+
 class KernelSeconds(NamedTuple):
     """An operation as it runs: seconds to move its bytes and to multiply, at the rates of operators, in each layer.
 
@@ -224,6 +245,13 @@ class KernelSeconds(NamedTuple):
     def seconds(self, memory: float, products: float) -> Many:
         """Seconds in all layers, at an engine's factors."""
         return self.layers * larger(self.moved / memory, self.multiplied / products)
+
+
+class Products(NamedTuple):
+    """Products of matrices on a GPU: bits of their operands, and its dense FLOP/s; 0 if unknown."""
+
+    bits: int
+    peak: float
 
 
 class ServingMachine:
@@ -250,15 +278,20 @@ class ServingMachine:
     @property
     def multiplies(self) -> bool:
         """Return whether it is known how fast it multiplies, so that products bound anything."""
-        return self.peak(HALF) > 0
+        return self.products().peak > 0
 
-    def peak(self, bits: int) -> float:
-        """Dense FLOP/s with operands of this many bits, or of more where it has no such products; 0 if unknown."""
-        for width, names in sorted(PEAKS.items()):
-            known = [self.card.peaks[name] for name in names if name in self.card.peaks]
-            if width >= bits and known:
-                return float(max(known))
-        return 0.0
+    def products(self, numbers: str = "", stored: int = 0) -> Products:
+        """Return how it multiplies weights that are ``stored`` in so many bits, of a format that is multiplied so.
+
+        That is in ``numbers`` where it has such products, in those of 8 bits where only the weights have 4, and in 16
+        bits elsewhere: then the weights alone have fewer.
+        """
+        if numbers in self.card.peaks:
+            for bits in IN_FEWER[numbers]:
+                name = numbers if bits == IN_FEWER[numbers][0] else IN_EIGHT
+                if stored <= bits and name in self.card.peaks:
+                    return Products(bits, self.card.peaks[name])
+        return Products(HALF, max(self.card.peaks.get(name, 0.0) for name in IN_HALF))
 
     # --- the floor
 
@@ -266,13 +299,13 @@ class ServingMachine:
         """Seconds to move the bytes that are certainly read and written."""
         return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
 
-    def multiplied(self, step: ServingStep, cache_bits: int = HALF) -> Many:
-        """Seconds of the products at their dense peaks."""
+    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "") -> Many:
+        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others."""
         seconds: Many = 0.0
         for one in step.operations:
-            peak = self.peak(bits_of(one) if one.bits else cache_bits)
-            if peak:
-                seconds += value_of(one.layers) * whole(one.flops) / peak
+            found = self.products(numbers, bits_of(one)) if one.bits else self.products(cached)
+            if found.peak:
+                seconds += value_of(one.layers) * whole(one.flops) / found.peak
         return seconds
 
     def sent(self, tokens: Many, layers: LayerCounts, tp: int) -> Many:
@@ -281,18 +314,23 @@ class ServingMachine:
             return 0.0
         return 2 * layers.number * tokens * layers.width * SENT * (tp - 1) / tp / self.link
 
+    def certainly_exchanged(self, sent: Exchange, tokens: Many, layers: LayerCounts, sharing: Sharing) -> Many:
+        """Seconds to send each token's vector to experts once, and to get one back, where some are on other GPUs."""
+        if not sent.over.certain or not self.link:
+            return 0.0
+        return 2 * layers.experts * tokens * layers.width * sent.bytes / sharing.tp / self.link
+
     # --- the estimate
 
-    def kernels(self, step: ServingStep, requests: Many = 1, *, computes: int = HALF) -> list[KernelSeconds]:
-        """Return what runs for this many times the requests of a step; operands have at least these bits."""
+    def kernels(self, step: ServingStep, requests: Many = 1, *, numbers: str = "") -> list[KernelSeconds]:
+        """Return what runs for this many times the requests of a step, with weights that are multiplied in numbers."""
         assert self.operators is not None
-        return [self._kernel(one, step, requests, computes) for one in step.operations]
+        return [self._kernel(one, step, requests, numbers) for one in step.operations]
 
-    def _kernel(self, one: Operation, step: ServingStep, requests: Many, computes: int) -> KernelSeconds:
+    def _kernel(self, one: Operation, step: ServingStep, requests: Many, numbers: str) -> KernelSeconds:
         known, routed = self.operators, one.routing
         assert known is not None
         bandwidth, layers = self.card.bandwidth, float(value_of(one.layers))
-        bits = max(bits_of(one), computes) if one.bits else HALF
         weights: Many = float(value_of(one.weights))
         if routed is not None:
             weights *= routed.expected(whole(step.tokens * step.copies) * requests)
@@ -300,9 +338,10 @@ class ServingMachine:
         moved = weights / share + requests * whole(one.gathered)
         moved += requests * whole(one.cached + one.written) / known.cache
         if one.kind in ATTENDS or not one.bits:
-            rate = self.peak(HALF) * known.attention
+            rate = self.products().peak * known.attention
         else:
-            rate = self.peak(bits) * nearest_bits(known.expert_products if routed else known.products, bits)
+            bits, peak = self.products(numbers, bits_of(one))
+            rate = peak * nearest_bits(known.expert_products if routed else known.products, bits)
         multiplied = requests * whole(one.flops) / rate if rate else 0.0
         return KernelSeconds(moved / bandwidth, multiplied, layers, routed is not None)
 
@@ -312,6 +351,29 @@ class ServingMachine:
             return 0.0
         each = tokens * layers.width * SENT * 2 * (tp - 1) / tp / self.bus + latency * log2(2 * tp) / 2
         return 2 * layers.number * each
+
+    def exchanged(self, sent: Exchange, tokens: Many, layers: LayerCounts, sharing: Sharing, latency: float) -> Many:
+        """Seconds to send tokens to the GPUs of their experts, and to get from each of these what it made of them."""
+        if not sent.over.expected:
+            return 0.0
+        vectors = tokens / sharing.tp * sent.over.expected
+        sizes = vectors * layers.width * (sent.bytes + SENT)
+        return layers.experts * (sizes / self.bus + latency * log2(2 * sharing.tp * sharing.dp))
+
+
+def spread(routing: ChosenExperts, sharing: Sharing) -> Spread:
+    """Return over how many GPUs the experts of a token are, beyond those that share its attention and have it already.
+
+    >>> spread(ChosenExperts(8, 2, 8), Sharing(dp=8, ep=8)), spread(ChosenExperts(8, 2), Sharing(dp=4))
+    (Spread(certain=True, expected=1.75), Spread(certain=True, expected=3.0))
+    >>> spread(ChosenExperts(256, 8, 8), Sharing(tp=8, ep=8)), spread(ChosenExperts(256, 8, 8), Sharing(dp=8, ep=8))[0]
+    (Spread(certain=False, expected=0.0), False)
+    """
+    number, active = value_of(routing.number), value_of(routing.active)
+    of_a_stage, elsewhere = sharing.tp * sharing.dp, number - number / sharing.ep
+    fewest = ceil(active / ceil(number / sharing.ep)) * (of_a_stage // sharing.ep)
+    missed = prod(max(0.0, elsewhere - place) / (number - place) for place in range(active))
+    return Spread(fewest > sharing.tp, (1 - missed) * (of_a_stage - sharing.tp))
 
 
 def bits_of(one: Operation) -> int:
