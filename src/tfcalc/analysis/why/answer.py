@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from tfcalc.analysis.why.given import CUT_DOWN
 from tfcalc.analysis.why.log_lines import SHARE
 from tfcalc.analysis.why.search import Taken, written
 from tfcalc.report.declared import (
@@ -236,7 +237,7 @@ class Why(Answer):
             ],
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
-            notes=[*self.notes, *self._the_same(), *self._in_how_many_ways(), *self._commands()],
+            notes=[*self.notes, *self._as_cut(), *self._the_same(), *self._in_how_many_ways(), *self._commands()],
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
@@ -280,7 +281,7 @@ class Why(Answer):
         if self.reasons:
             first = self.reasons[0]
             value = f"{in_full(Fraction(first.value))} {UNITS[first.unit]}"
-            return f"{self.given} {'is' if self._is_one else 'may be'} {value}: {first.cause}"
+            return f"{self.given} {'is' if self._is_sure else 'may be'} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         return f"no convention gives {self.given}; nearest: {_near(self.nearest[0])}"
@@ -301,12 +302,27 @@ class Why(Answer):
         """Tell that the number may be several values, where the first is not what tfcalc itself counts."""
         if self._is_one:
             return []
-        shown = f", of which {len(self.reasons)} are shown" if self.ways > len(self.reasons) else ""
+        few = "one is" if len(self.reasons) == 1 else f"{len(self.reasons)} are"
+        shown = f", of which {few} shown" if self.ways > len(self.reasons) else ""
         return [f"{self.ways} values are written as {self.given}{shown}; more digits distinguish them"]
 
     @property
     def _is_one(self) -> bool:
         return self.ways < 2 or not self.reasons[0].steps
+
+    @property
+    def _is_sure(self) -> bool:
+        """Whether it is the only value, rounded as usual, of what the number says that it is of."""
+        first = self.reasons[0]
+        guessed = first.unit == "bytes" and self.given.replace(",", "").isdigit()
+        return self._is_one and (not first.steps or not (first.reading == CUT_DOWN or guessed))
+
+    def _as_cut(self) -> list[str]:
+        """Note that the first value is written so only where it is cut and not rounded."""
+        first = self.reasons[0] if self.reasons else None
+        if first is None or self._is_sure or first.reading != CUT_DOWN:
+            return []
+        return [f"that is written as {self.given} only where it is cut, not rounded"]
 
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.log_question import GIB, MIB, LogCause, LogQuestion, LogRemark
+from tfcalc.analysis.why.step_tensors import in_layers, logits
 from tfcalc.analysis.why.why import WhyInput
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
@@ -32,13 +33,6 @@ SHOWN = 4
 """Causes that are told of one number."""
 
 
-class Width(NamedTuple):
-    """Bytes that a token takes in a tensor, and ``what`` that is."""
-
-    what: str
-    each: int
-
-
 def every(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Tensors of a training step as large as what PyTorch tried to allocate."""
     yield from _rows(number, asked)
@@ -46,24 +40,10 @@ def every(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     yield from _scores(number, asked)
 
 
-def _widths(asked: LogQuestion) -> list[Width]:
-    known = asked.facts
-    between = "one tensor between the matrices of a feed-forward network"
-    sizes = (
-        ("the logits in fp32", known.vocab_size, 4),
-        ("the logits in 16 bits", known.vocab_size, 2),
-        (f"{between} in 16 bits", known.ffn_size, 2),
-        ("one tensor of the hidden size in 16 bits", known.hidden_size, 2),
-        ("one tensor of the hidden size in fp32", known.hidden_size, 4),
-        (f"{between} in fp32", known.ffn_size, 4),
-    )
-    return [Width(what, size * each) for what, size, each in sizes if size]
-
-
 def _rows(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """A row of some width for each token: those of the workload, or a number of tokens as round as may be."""
-    run = asked.workload
-    for rare, (what, width) in enumerate(_widths(asked)):
+    run, known = asked.workload, asked.facts
+    for rare, (what, width) in enumerate((*logits(known), *in_layers(known))):
         tokens = value_of(run.target.tokens) if run is not None else _most_round(number, width)
         if not tokens:
             continue
