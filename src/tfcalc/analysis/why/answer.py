@@ -262,7 +262,7 @@ class Why(Answer):
         )
 
     def _of_log_title(self) -> str:
-        """What the log says, in its words, and the first cause; what does not agree with it, before all else."""
+        """Words of the log and their first cause; before all else what does not agree with them."""
         if self.reasons and self.reasons[0].steps == (SHARE,):
             return f"{self.given}: {self.reasons[0].cause}"
         if self.nearest:
@@ -312,7 +312,7 @@ class Why(Answer):
 
     @property
     def _is_sure(self) -> bool:
-        """Whether it is the only value, rounded as usual, of what the number says that it is of."""
+        """True if it is the only value, rounded as usual, of what the number says that it is of."""
         first = self.reasons[0]
         guessed = first.unit == "bytes" and self.given.replace(",", "").isdigit()
         return self._is_one and (not first.steps or not (first.reading == CUT_DOWN or guessed))

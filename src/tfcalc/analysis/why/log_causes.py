@@ -66,7 +66,7 @@ def of_log(asked: LogQuestion) -> Why:
 
 
 class LogReason(NamedTuple):
-    """What the model gives for a number of the log, and whether that agrees with it."""
+    """A cause of a number in the log, and whether it agrees with that."""
 
     reason: Reason
     agrees: bool

@@ -97,12 +97,12 @@ def _scores(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
 
 
 def reserved_for(size: int) -> int:
-    """What PyTorch asks the driver for where it has no block for a tensor of this size."""
+    """Return the bytes that PyTorch asks the driver for where it has no block for a tensor of this size."""
     return DEFAULT.segment_for(DEFAULT.rounded(size))
 
 
 def _padded(size: int) -> str:
-    """What PyTorch asks the driver for in its place."""
+    """Words on the bytes that PyTorch asks the driver for in its place."""
     padded = reserved_for(size)
     return "" if padded == size else f", which PyTorch rounds up to {padded / MIB:,.0f} MiB"
 
@@ -122,7 +122,7 @@ def _most_round(number: log.LoggedNumber, width: int) -> int:
 
 
 def _oddity(tokens: int) -> int:
-    """How unusual a number of tokens is: by what is left of it when it is halved as often as it can be."""
+    """Grade a number of tokens, the round ones first: by what is left of it when it is halved as often as it can be."""
     odd = tokens // (tokens & -tokens)
     return ODD.index(odd) if odd in ODD else UNROUND if tokens % HARDLY == 0 else NOT_ROUND
 

@@ -24,7 +24,7 @@ def logits(known: Facts) -> Iterator[RowWidth]:
 
 
 def in_layers(known: Facts) -> Iterator[RowWidth]:
-    """What is between the matrices of a feed-forward network, and what a layer hands to the next."""
+    """Tensors between the matrices of a feed-forward network, and those that a layer hands to the next."""
     between = "one tensor between the matrices of a feed-forward network"
     for what, size, said, each in (
         (between, known.ffn_size, "16 bits", 2),
