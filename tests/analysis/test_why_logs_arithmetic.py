@@ -216,3 +216,41 @@ def test_the_help_says_that_a_log_line_may_be_given(tfcalc: Program) -> None:
     shown = " ".join(tfcalc("why", "-h").stdout.split())
     assert "or log lines with numbers" in shown
     assert "why 'Loading model weights took 14.9888 GB' llama-3.1-8b" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (peft(294_912, 124_734_720, "0.2364"), "gpt2"),  # 8 x 12 x (768 + 2304)
+        (peft(294_912, 109_777_152, "0.2686"), "bert-base-uncased"),  # 8 x 12 x 2 x (768 + 768)
+        ("Tried to allocate 2.00 GiB", "llama-3-8b"),
+        ("Tried to allocate 130.00 MiB", "qwen2.5-7b"),
+        ("CUDA0 model buffer size = 4403.49 MiB", "llama-3-8b"),
+        ("KV self size = 1792.00 MiB", "qwen2.5-7b"),
+        ("num decayed parameter tensors: 50, with 124,354,560 parameters", "gpt2"),
+        ("number of parameters on (tensor, pipeline) model parallel rank (0, 0): 1004142592", "llama-3-8b"),
+        ("3.14e23", "gpt-3-175b"),
+        ("31.25GiB", "llama-2-7b --train --batch 256 --seq 2048"),
+    ],
+)
+def test_what_an_answer_says_to_start_from_runs(tfcalc: Program, text: str, words: str) -> None:
+    code, said, _ = asked(tfcalc, text, *words.split())
+    assert code == 0
+    for one in (one for one in said["reasons"] if one["command"]):
+        name, *command = one["command"].split()
+        assert name == "tfcalc"
+        found = tfcalc(*command)
+        assert (found.returncode, found.stderr) == (0, ""), one["command"]
+
+
+def test_adapters_are_what_their_command_prints(tfcalc: Program) -> None:
+    _, said, _ = asked(tfcalc, peft(294_912, 124_734_720, "0.2364"), "gpt2")
+    assert said["reasons"][0]["command"] == "tfcalc params gpt2 --lora 8 --lora-targets c_attn"
+    assert tfcalc(*said["reasons"][0]["command"].split()[1:], "-q").stdout.strip() == "294912"
+
+
+def test_a_count_that_is_off_by_little_says_by_how_much(tfcalc: Program) -> None:
+    code, _, shown = asked(tfcalc, peft(294_912, 124_734_722, "0.2364"), "gpt2")
+    assert code == 1
+    assert 'logs "all params: 124,734,722", which is not 124,734,720 parameters' in shown
+    assert ", -2)" in shown

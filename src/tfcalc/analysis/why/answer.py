@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
+LEAST = 5e-5
+"""Fraction below which a difference is printed as 0 %."""
 AT_ONCE = 2
 """Causes that a title has of one number."""
 OTHERS = 3
@@ -289,7 +291,8 @@ class Why(Answer):
     def _rows(self, key: str) -> Iterator[list[Cell]]:
         for place, one in enumerate(getattr(self, key)):
             value: Cell = one.value if isinstance(one.value, int) else _value(one)
-            yield [of(value, key, place, Reason.exact_value), percent(one.distance), one.cause, one.arithmetic]
+            off = _off(one) if key == "nearest" else percent(one.distance)
+            yield [of(value, key, place, Reason.exact_value), off, one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
         """Note what else gives the first number."""
@@ -347,7 +350,17 @@ class Why(Answer):
 
 def _near(one: Reason) -> str:
     """``4,096 parameters (one norm alone, +6.4 %)``."""
-    return f"{_value(one)} {UNITS[one.unit]} ({one.cause}, {percent(one.distance)})"
+    return f"{_value(one)} {UNITS[one.unit]} ({one.cause}, {_off(one)})"
+
+
+def _off(one: Reason) -> str:
+    """Return by how much a number that is near is another one: in full where the percentage would be 0."""
+    difference = one.shown - one.given
+    return (
+        f"{difference:+,}"
+        if difference and isinstance(difference, int) and abs(one.distance) < LEAST
+        else percent(one.distance)
+    )
 
 
 def _value(one: Reason) -> str:
@@ -362,7 +375,7 @@ def _excerpt(text: str) -> str:
 
 def percent(distance: float) -> str:
     """``+6.4 %``; 0 where it is less than a thousandth of that."""
-    return "0 %" if abs(distance) < 5e-5 else f"{distance:+.2%}".replace("%", " %")
+    return "0 %" if abs(distance) < LEAST else f"{distance:+.2%}".replace("%", " %")
 
 
 def reasons(given: WrittenNumber, found: list[Match]) -> tuple[Reason, ...]:

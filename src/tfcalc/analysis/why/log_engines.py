@@ -217,7 +217,7 @@ def on_card(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     of_host = number.by.startswith("CPU")
     for name in dict.fromkeys((*COMMON_FILES, own_name(asked.model))):
         plan = Serving(weights=name, cache=CELLS, gpu_layers=there, context=1, concurrency=1)
-        command = f"tfcalc memory {asked.called} --serve --engine llama.cpp --weights {name} --ngl {there}"
+        command = f"tfcalc memory {asked.called} --serve --cache cells --weights {name} --ngl {there}"
         try:
             found = served(asked.model, Workload(), plan)
             graph = max((moment.temporary or 0 for moment in found.moments), default=0)

@@ -51,8 +51,7 @@ def _rows(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
         text = f"{tokens:,} x {width:,} bytes = {size:,}{_padded(size)}"
         seldom = 0 if MOST_TOKENS >= tokens >= HARDLY else len(ODD)
         cost = rare if run is not None else rare + 10 * (_oddity(tokens) + seldom)
-        command = f"tfcalc memory {asked.called} --train"
-        command += f" --seq {tokens}" if run is None else ""
+        command = f"tfcalc memory {asked.called} --train{_sizes(asked, tokens)}"
         yield LogCause(Fraction(reserved_for(size)), f"{what}, of {tokens:,} tokens", text, command, cost)
 
 
@@ -89,11 +88,17 @@ def _scores(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
                 continue
             words = f"the scores of eager attention, {length:,} x {length:,} for each of {heads:,} heads, in {said}"
             text = f"{batch:,} x {heads:,} x {length:,}² x {bytes_each} = {size:,}{_padded(size)}"
-            command = f"tfcalc memory {asked.called} --train --attention-kernel eager"
-            command += f" --seq {length} --batch {batch}" if run is None else ""
+            command = f"tfcalc memory {asked.called} --train --attention-kernel eager{_sizes(asked, length, batch)}"
             rare = OF_SCORES + (10 * _oddity(batch) if run is None else 0)
             yield LogCause(Fraction(reserved_for(size)), words, text, command, rare)
             break
+
+
+def _sizes(asked: LogQuestion, length: int, batch: int = 1) -> str:
+    """The options of a workload: the one that is said, or else this."""
+    if asked.workload is not None:
+        length, batch = value_of(asked.workload.target.length), value_of(asked.workload.batch_size)
+    return f" --seq {length}" + (f" --batch {batch}" if batch > 1 else "")
 
 
 def reserved_for(size: int) -> int:
