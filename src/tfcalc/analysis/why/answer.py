@@ -270,7 +270,9 @@ class Why(Answer):
         if self.nearest:
             return f"{self.logged_by} logs {_excerpt(self.nearest[0].said)}, which is not {_near(self.nearest[0])}"
         if not self.reasons:
-            return f"{self.logged_by} logs {_excerpt(self.given)}" + (f": {self.told}" if self.told else "")
+            unknown = "" if self.notes else "nothing of this model to compare it with"
+            known = self.told or unknown
+            return f"{self.logged_by} logs {_excerpt(self.given)}" + (f": {known}" if known else "")
         first, *others = self.reasons
         causes = [first.cause, *(one.cause for one in others if one.said == first.said and one.unit == first.unit)]
         said = f"{self.logged_by} logs {_excerpt(first.said)}"

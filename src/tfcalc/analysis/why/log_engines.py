@@ -237,8 +237,9 @@ def on_card(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
 
 def speeds(number: log.LoggedNumber) -> Iterator[LogCause]:
     """Tokens per second of the milliseconds that the line has."""
-    if match := SPENT.match(number.by):
-        value = Fraction(match[2]) * 1000 / Fraction(match[1])
+    match = SPENT.match(number.by)
+    if match and (spent := Fraction(match[1])):
+        value = int(match[2]) * 1000 / spent
         text = f"{match[2]} ÷ {match[1]} ms = {float(value):.2f} a second"
         yield LogCause(value, "the line's own numbers: tokens over the time that they took", text, "", within=CLOSE)
 
@@ -253,7 +254,11 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         yield LogRemark(cache.text, "of how many tokens is in another line, n_ctx = N; add it to compare", False)
     room, tokens = asked.said(log.POOL), asked.said(log.TOKENS)
     blocks, most, capped = asked.said(log.BLOCKS), asked.said(log.CONCURRENCY), asked.said(log.CAPPED)
-    if not any((room, tokens, blocks, most, capped, asked.said(log.SPEED))):
+    if asked.said(log.SPEED) is not None:
+        words = "tokens per second are measured, and depend on the card and on the requests"
+        typed = f"; tfcalc serve {asked.called} --gpu h100 estimates them" if _generates(asked) else ""
+        yield LogRemark("", f"{words}{typed}")
+    if not any((room, tokens, blocks, most, capped)):
         return
     tp, _, size = next(iter(_token_bytes(asked)))
     if room is not None and tokens is None and blocks is None and size:
@@ -284,9 +289,14 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         )
     if capped is not None:
         yield from _capped(capped, asked, size)
-    if asked.said(log.SPEED) is not None:
-        words = "tokens per second are measured, and depend on the card and on the requests"
-        yield LogRemark("", f"{words}; tfcalc serve {asked.called} --gpu h100 estimates them")
+
+
+def _generates(asked: LogQuestion) -> bool:
+    """Return whether it is a model with a cache, which can be served."""
+    try:
+        return any(size for _, _, size in _token_bytes(asked))
+    except InvalidModel:
+        return False
 
 
 def _capped(capped: log.LoggedNumber, asked: LogQuestion, size: int) -> Iterator[LogRemark]:

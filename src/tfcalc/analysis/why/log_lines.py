@@ -94,7 +94,7 @@ PATTERNS = (
     _pattern("SGLang", TOKENS, rf"max_total_num_tokens={N}"),
     _pattern("SGLang", SPEED, rf"(?:gen|input) throughput \(token/s\):\s{{0,4}}{N}"),
     _pattern("SGLang", WEIGHTS, rf"Load weight end\..{{0,300}}?mem usage={SIZE}", scaled=True),
-    _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE},\sV size", scaled=True, by=True),
+    _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE}(?=,\sV size)", scaled=True, by=True),
     _pattern("llama.cpp", PARAMS, rf"model params\s{{0,12}}=\s{{0,4}}{N}\s([KMB])", scaled=True),
     _pattern("llama.cpp", FILE, rf"(?:model|file) size\s{{0,12}}=\s{{0,4}}{SIZE}", scaled=True),
     _pattern("llama.cpp", CACHE, rf"KV self size\s{{0,4}}=\s{{0,4}}{SIZE}", scaled=True),
@@ -112,7 +112,7 @@ PATTERNS = (
         "llama.cpp",
         SPEED,
         rf"eval time\s?=\s{{0,12}}(?P<by>[\d.]{{1,16}} ms\s?/\s{{0,8}}\d{{1,9}}) (?:runs|tokens)"
-        rf"\s{{0,4}}\([^()]{{0,80}}?\s{N} tokens per second",
+        rf"\s{{0,4}}\([^()]{{0,80}}?\s{N} tokens per second\)?",
         by=True,
     ),
     _pattern(

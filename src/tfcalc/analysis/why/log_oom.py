@@ -15,7 +15,7 @@ from tfcalc.analysis.why.why import WhyInput
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.serving.memory import weights_bytes
-from tfcalc.training.allocator import DEFAULT, SMALL_SEGMENT
+from tfcalc.training.allocator import DEFAULT, LARGE_SEGMENT, SMALL_SEGMENT
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -29,6 +29,8 @@ LENGTHS = tuple(2**power for power in range(9, 18))
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences, and how many of them, that people run."""
 OF_WEIGHTS, OF_SCORES = 1, 6
+ANY_SIZE = {SMALL_SEGMENT: "of up to 1 MiB", LARGE_SEGMENT: "from 1 to 10 MiB"}
+"""Sizes that say little of a tensor."""
 SHOWN = 4
 """Causes that are told of one number."""
 
@@ -146,6 +148,9 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         return
     if asked.workload is None and all(one.rare >= 10 * len(ODD) for one in candidates(tried, asked)):
         yield LogRemark(tried.text, "no round number of tokens gives it; add --batch and --seq to compare", False)
+    if (sizes := ANY_SIZE.get(int(tried.value))) is not None:
+        words = f"PyTorch asks for that much for every tensor {sizes} that it has no block for: the card is full"
+        yield LogRemark(tried.text, words)
     free, allocated, capacity = asked.said(log.FREE), asked.said(log.ALLOCATED), asked.said(log.CAPACITY)
     if unallocated is not None and unallocated.value >= tried.value:
         yield LogRemark(
