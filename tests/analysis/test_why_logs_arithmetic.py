@@ -67,6 +67,11 @@ def test_another_rank_is_solved_for(tfcalc: Program) -> None:
         ("KV self size = 2048.00 MiB", "qwen2.5-7b", "KV self size = 2048.00 MiB"),
         ("eval time = 5012.44 ms / 255 runs ( 19.66 ms per token, 80.87 tokens per second)", "gpt2", "eval time"),
         ("weight and optimizer=6868.71 MB, activation=2000.00 MB, total=9868.71 MB", "llama-3-8b", "total=9868.71 MB"),
+        (
+            "GPU KV cache size: 442,368 tokens\nMaximum concurrency for 8,192 tokens per request: 53.50x",
+            "llama-3.1-8b",
+            "Max",
+        ),
         ("throughput per GPU (TFLOP/s/GPU): 1200.0", "llama-3-8b --gpu h100", "throughput per GPU"),
     ],
 )
@@ -136,6 +141,18 @@ def test_what_is_right_and_has_nothing_to_compare_is_exit_0(tfcalc: Program) -> 
         code, _, shown = asked(tfcalc, text, "llama-3.1-8b")
         assert code == 0, text
         assert fact in shown, text
+
+
+def test_the_longest_request_follows_from_the_bytes(tfcalc: Program) -> None:
+    """3.24 GiB of 131,072 bytes a token, in blocks of 16: 26,528 tokens, give or take the rounding of 3.24."""
+    text = (
+        "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is "
+        "larger than the available KV cache memory (3.24 GiB). Based on the available memory, the estimated maximum "
+        "model length is {}. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`"
+    )
+    code, said, _ = asked(tfcalc, text.format(26_544), "llama-3.1-8b")
+    assert (code, [one["exact_value"] for one in said["reasons"]]) == (0, [16 * GIB, 26_528])
+    assert asked(tfcalc, text.format(36_544), "llama-3.1-8b")[0] == 1
 
 
 def test_a_length_that_the_cache_does_not_hold_is_told_in_bytes(tfcalc: Program) -> None:

@@ -152,6 +152,20 @@ def concurrency(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCau
             yield LogCause(value, words, text, command, 1 + one.rare + batched // BATCHED[0], within)
 
 
+def longest(asked: LogQuestion) -> Iterator[LogCause]:
+    """The longest request that the cache holds whole; of layers with windows vLLM tries lengths."""
+    there = asked.said(log.POOL)
+    if there is None or asked.windows:
+        return
+    for tp, kv, size in _token_bytes(asked):
+        block = Engine().block
+        tokens = int(there.value) // (size * block) * block if size else 0
+        words = f"the tokens that {in_full(there.value / GIB)} GiB have room for{_split(tp)}{_in_format(kv)}"
+        text = f"{int(there.value):,} bytes ÷ {size:,} bytes of a token = {tokens:,}"
+        command = f"tfcalc memory {asked.called} --serve --context {max(tokens, 1)}{_flags(tp, kv)}"
+        yield LogCause(Fraction(tokens), words, text, command, tp + 10 * (kv != "auto"), 2 * CLOSE)
+
+
 def needed(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Bytes of one request of the longest length, by the prompt tokens that are read at once."""
     for batched, flights in product(BATCHED, (1, 2)):
@@ -173,10 +187,7 @@ BLOCK_TYPES = {"f16": Fraction(1), "q8_0": Fraction(17, 32), "q4_0": Fraction(9,
 
 
 def cache(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
-    """Keys and values of the tokens that the line has; SGLang prints the keys alone."""
-    if number.program == "llama.cpp":
-        yield from _cells(number, asked)
-        return
+    """Keys of the tokens that the line has; SGLang prints keys and values apart."""
     for tp, kv, size in _token_bytes(asked) if number.length else ():
         value = Fraction(size * number.length, 2)
         words = f"the cache: keys of {number.length:,} tokens{_split(tp)}{_in_format(kv)}"
@@ -185,7 +196,7 @@ def cache(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
         yield LogCause(value, words, text, command, tp + 10 * (kv != "auto"))
 
 
-def _cells(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
+def cells(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Keys and values of llama.cpp's context; of no whole number of tokens where nothing gives them."""
     each = next((size for tp, kv, size in _token_bytes(asked._replace(tp=1)) if kv == "auto"), 0)
     offloaded, every = asked.said(log.OFFLOADED), asked.facts.layers
@@ -249,7 +260,7 @@ SPENT = re.compile(r"(\d{1,12}(?:\.\d{1,4})?) ms\s?/\s{0,8}([1-9]\d{0,8})\Z")
 
 def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
     """Remarks on the room for the cache, and on what was measured."""
-    cache = asked.said(log.CACHE, log.OF_DEVICE)
+    cache = asked.said(log.CONTEXT, log.OF_DEVICE)
     if cache is not None and not cache.length:
         yield LogRemark(cache.text, "of how many tokens is in another line, n_ctx = N; add it to compare", False)
     room, tokens = asked.said(log.POOL), asked.said(log.TOKENS)
