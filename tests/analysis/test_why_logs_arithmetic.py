@@ -62,6 +62,11 @@ def test_another_rank_is_solved_for(tfcalc: Program) -> None:
             "llama-3-8b",
             "number of parameters",
         ),
+        (
+            "Available KV cache memory: 54.00 GiB\nGPU KV cache size: 440,000 tokens",
+            "llama-3.1-8b",
+            "GPU KV cache size",
+        ),
         ("iter 100: loss 3.0, time 24.50ms, mfu 41.20%", "gpt2 --batch 12", "mfu 41.20%"),
         ("iter 100: loss 3.0, time 2.00ms, mfu 1.20%", "gpt2", "mfu 1.20%"),
         ("KV self size = 2048.00 MiB", "qwen2.5-7b", "KV self size = 2048.00 MiB"),
@@ -137,6 +142,7 @@ def test_what_is_right_and_has_nothing_to_compare_is_exit_0(tfcalc: Program) -> 
         ("max_total_num_tokens=447034, chunked_prefill_size=8192", f"{447_034 * 131_072 / GIB:.2f} GiB"),
         ("Avg prompt throughput: 1000.0 tokens/s, Avg generation throughput: 500.0 tokens/s", "are measured"),
         ("Available KV cache memory: 54.0 GiB", "442,368 tokens"),
+        ("Available KV cache memory: -2.31 GiB", "2.31 GiB more than vLLM may use of the card"),
     ):
         code, _, shown = asked(tfcalc, text, "llama-3.1-8b")
         assert code == 0, text
@@ -271,3 +277,21 @@ def test_a_count_that_is_off_by_little_says_by_how_much(tfcalc: Program) -> None
     assert code == 1
     assert 'logs "all params: 124,734,722", which is not 124,734,720 parameters' in shown
     assert ", -2)" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max seq len (26544) is larger than the maximum number of tokens that can be stored in KV cache (26544)",
+        "Maximum concurrency for 16 tokens per request: 16x",
+        "Maximum concurrency for 0 tokens per request: 1.0x",
+        "Available KV cache memory: 0.00 GiB\nGPU KV cache size: 16 tokens",
+        "eval time = 0.00 ms / 255 runs ( 0.00 ms per token, 80.87 tokens per second)",
+        "iter 1: loss 1.0, time 0.00ms, mfu 4.00%",
+        "trainable params: 0 || all params: 0 || trainable%: 0.0",
+        "number of parameters on (tensor, pipeline) model parallel rank (9999, 9999): 0",
+    ],
+)
+def test_nothing_and_the_same_twice_break_nothing(tfcalc: Program, text: str) -> None:
+    found = tfcalc("why", text, "llama-3.1-8b")
+    assert found.returncode in (0, 1, 2), found.stderr

@@ -35,6 +35,7 @@ ON_A_GPU = (
 OF_A_CARD = (
     log.WEIGHTS,
     log.POOL,
+    log.LACKING,
     log.NEEDED,
     log.CACHE,
     log.CONTEXT,

@@ -101,21 +101,23 @@ def _in_format(kv: str) -> str:
 def room(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Tokens, or blocks, of the bytes that the log says there are."""
     there = asked.said(log.POOL)
-    if there is None:
+    if there is None or not there.value:
         return
     budget = int(there.value)
+    within = NEAR if asked.windows else CLOSE + there.rounded / there.value
     for one in _pools(asked):
         found, blocks = one.found, one.found.blocks(budget)
         command = f"tfcalc memory {asked.called} --serve{_flags(one.tp, one.kv)}"
         each = f"{budget:,} bytes ÷ {found.block_bytes:,} bytes of a block"
         if number.key == log.BLOCKS:
             words = f"blocks of {found.engine.block} tokens{one.said}"
-            yield LogCause(Fraction(blocks), words, f"{each} = {blocks:,}", command, one.rare)
+            yield LogCause(Fraction(blocks), words, f"{each} = {blocks:,}", command, one.rare, within)
             continue
         for rules in engines()["vllm"]:
             tokens = rules.tokens(found, blocks, asked.length)
             words = f"room for the cache{one.said}, as vLLM {rules.version} counts: {rules.tokens_are}"
-            yield LogCause(Fraction(tokens), words, f"{each} = {blocks:,} blocks, {tokens:,} tokens", command, one.rare)
+            text = f"{each} = {blocks:,} blocks, {tokens:,} tokens"
+            yield LogCause(Fraction(tokens), words, text, command, one.rare, within)
 
 
 def concurrency(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
@@ -269,6 +271,14 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         words = "tokens per second are measured, and depend on the card and on the requests"
         typed = f"; tfcalc serve {asked.called} --gpu h100 estimates them" if _generates(asked) else ""
         yield LogRemark("", f"{words}{typed}")
+    if (lacking := asked.said(log.LACKING)) is not None:
+        words = (
+            "no room for a cache: the weights and what a step needs beside them take "
+            f"{float(lacking.value / GIB):.2f} GiB more than vLLM may use of the card; raise --gpu-memory-utilization, "
+            "quantize the weights, or split them: "
+            f"tfcalc memory {asked.called} --serve --tp 2 --gpu h100 tells what is left"
+        )
+        yield LogRemark(lacking.text, words)
     if not any((room, tokens, blocks, most, capped)):
         return
     tp, _, size = next(iter(_token_bytes(asked)))
@@ -324,7 +334,8 @@ def _capped(capped: log.LoggedNumber, asked: LogQuestion, size: int) -> Iterator
     if stored >= length:
         yield LogRemark(capped.text, f"{stored:,} tokens are enough for {length:,}: the line contradicts itself", False)
         return
-    ways = [f"vllm serve --max-model-len {stored}", f"{wants - has:.2f} GiB more for the cache"]
+    ways = [f"vllm serve --max-model-len {stored}"] if stored else []
+    ways.append(f"{wants - has:.2f} GiB more for the cache")
     if 2 * stored >= length:
         ways.append("--kv-cache-dtype fp8, which halves it")
     yield LogRemark("What would do", ", or ".join(ways))

@@ -36,7 +36,7 @@ OFFLOADED, STATES, SAVED, SUM, DECAYED, ITERATION = (
     "decayed",
     "iteration",
 )
-TRAINED_SHARE, ESTIMATED = "trained share", "estimated length"
+TRAINED_SHARE, ESTIMATED, LACKING = "trained share", "estimated length", "lacking"
 TRAINABLE, ALL, TRIED, CAPACITY, FREE, ALLOCATED, UNALLOCATED = (
     "trainable",
     "all",
@@ -90,6 +90,7 @@ PATTERNS = (
         rf"tokens that can be stored in KV cache \({N}\)",
         by=True,
     ),
+    _pattern("vLLM", LACKING, rf"Available KV cache memory:?\s{{0,4}}-{SIZE}", scaled=True),
     _pattern("vLLM", ESTIMATED, rf"estimated maximum model length is {N}"),
     _pattern("vLLM", SPEED, rf"Avg prompt throughput:\s{{0,4}}{N} tokens/s"),
     _pattern("vLLM", SPEED, rf"Avg generation throughput:\s{{0,4}}{N} tokens/s"),
@@ -156,6 +157,8 @@ PATTERNS = (
     _pattern("PyTorch", ALLOCATED, rf"(?:{SIZE} is allocated by PyTorch|{SIZE} already allocated)", scaled=True),
     _pattern("PyTorch", UNALLOCATED, rf"{SIZE} is reserved by PyTorch but unallocated", scaled=True),
 )
+OF_TOKENS = (CONCURRENCY, NEEDED, CAPPED, CACHE, CONTEXT)
+"""Numbers of so many tokens, which are not 0."""
 CELLS = re.compile(r"\bn_ctx\s{0,12}=\s{0,4}(\d{1,9})")
 """llama.cpp's context, which it logs in another line."""
 
@@ -219,7 +222,10 @@ def _found(text: str) -> Iterator[tuple[int, LoggedNumber]]:
     for pattern in PATTERNS:
         for match in pattern.expression.finditer(text):
             by = match["by"] if pattern.by else ""
-            groups = [each for each in match.groups() if each is not None and (not by or each != by)]
+            if pattern.key in OF_TOKENS and by and not by.strip("0,"):
+                continue
+            apart = pattern.expression.groupindex.get("by")
+            groups = [each for place, each in enumerate(match.groups(), 1) if each is not None and place != apart]
             number = groups[0].replace(",", "")
             unit = groups[1] if pattern.scaled and len(groups) > 1 else ""
             scale = next((size for name, size in (BYTES | COUNTS).items() if name.lower() == unit.lower()), 1)
