@@ -62,11 +62,21 @@ def test_another_rank_is_solved_for(tfcalc: Program) -> None:
             "llama-3-8b",
             "number of parameters",
         ),
+        (
+            "Available KV cache memory: 54.00 GiB\nGPU KV cache size: 440,000 tokens",
+            "llama-3.1-8b",
+            "GPU KV cache size",
+        ),
         ("iter 100: loss 3.0, time 24.50ms, mfu 41.20%", "gpt2 --batch 12", "mfu 41.20%"),
         ("iter 100: loss 3.0, time 2.00ms, mfu 1.20%", "gpt2", "mfu 1.20%"),
         ("KV self size = 2048.00 MiB", "qwen2.5-7b", "KV self size = 2048.00 MiB"),
         ("eval time = 5012.44 ms / 255 runs ( 19.66 ms per token, 80.87 tokens per second)", "gpt2", "eval time"),
         ("weight and optimizer=6868.71 MB, activation=2000.00 MB, total=9868.71 MB", "llama-3-8b", "total=9868.71 MB"),
+        (
+            "GPU KV cache size: 442,368 tokens\nMaximum concurrency for 8,192 tokens per request: 53.50x",
+            "llama-3.1-8b",
+            "Max",
+        ),
         ("throughput per GPU (TFLOP/s/GPU): 1200.0", "llama-3-8b --gpu h100", "throughput per GPU"),
     ],
 )
@@ -132,10 +142,23 @@ def test_what_is_right_and_has_nothing_to_compare_is_exit_0(tfcalc: Program) -> 
         ("max_total_num_tokens=447034, chunked_prefill_size=8192", f"{447_034 * 131_072 / GIB:.2f} GiB"),
         ("Avg prompt throughput: 1000.0 tokens/s, Avg generation throughput: 500.0 tokens/s", "are measured"),
         ("Available KV cache memory: 54.0 GiB", "442,368 tokens"),
+        ("Available KV cache memory: -2.31 GiB", "2.31 GiB more than vLLM may use of the card"),
     ):
         code, _, shown = asked(tfcalc, text, "llama-3.1-8b")
         assert code == 0, text
         assert fact in shown, text
+
+
+def test_the_longest_request_follows_from_the_bytes(tfcalc: Program) -> None:
+    """3.24 GiB of 131,072 bytes a token, in blocks of 16: 26,528 tokens, give or take the rounding of 3.24."""
+    text = (
+        "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is "
+        "larger than the available KV cache memory (3.24 GiB). Based on the available memory, the estimated maximum "
+        "model length is {}. Try increasing `gpu_memory_utilization` or decreasing `max_model_len`"
+    )
+    code, said, _ = asked(tfcalc, text.format(26_544), "llama-3.1-8b")
+    assert (code, [one["exact_value"] for one in said["reasons"]]) == (0, [16 * GIB, 26_528])
+    assert asked(tfcalc, text.format(36_544), "llama-3.1-8b")[0] == 1
 
 
 def test_a_length_that_the_cache_does_not_hold_is_told_in_bytes(tfcalc: Program) -> None:
@@ -216,3 +239,59 @@ def test_the_help_says_that_a_log_line_may_be_given(tfcalc: Program) -> None:
     shown = " ".join(tfcalc("why", "-h").stdout.split())
     assert "or log lines with numbers" in shown
     assert "why 'Loading model weights took 14.9888 GB' llama-3.1-8b" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (peft(294_912, 124_734_720, "0.2364"), "gpt2"),  # 8 x 12 x (768 + 2304)
+        (peft(294_912, 109_777_152, "0.2686"), "bert-base-uncased"),  # 8 x 12 x 2 x (768 + 768)
+        ("Tried to allocate 2.00 GiB", "llama-3-8b"),
+        ("Tried to allocate 130.00 MiB", "qwen2.5-7b"),
+        ("CUDA0 model buffer size = 4403.49 MiB", "llama-3-8b"),
+        ("KV self size = 1792.00 MiB", "qwen2.5-7b"),
+        ("num decayed parameter tensors: 50, with 124,354,560 parameters", "gpt2"),
+        ("number of parameters on (tensor, pipeline) model parallel rank (0, 0): 1004142592", "llama-3-8b"),
+        ("3.14e23", "gpt-3-175b"),
+        ("31.25GiB", "llama-2-7b --train --batch 256 --seq 2048"),
+    ],
+)
+def test_what_an_answer_says_to_start_from_runs(tfcalc: Program, text: str, words: str) -> None:
+    code, said, _ = asked(tfcalc, text, *words.split())
+    assert code == 0
+    for one in (one for one in said["reasons"] if one["command"]):
+        name, *command = one["command"].split()
+        assert name == "tfcalc"
+        found = tfcalc(*command)
+        assert (found.returncode, found.stderr) == (0, ""), one["command"]
+
+
+def test_adapters_are_what_their_command_prints(tfcalc: Program) -> None:
+    _, said, _ = asked(tfcalc, peft(294_912, 124_734_720, "0.2364"), "gpt2")
+    assert said["reasons"][0]["command"] == "tfcalc params gpt2 --lora 8 --lora-targets c_attn"
+    assert tfcalc(*said["reasons"][0]["command"].split()[1:], "-q").stdout.strip() == "294912"
+
+
+def test_a_count_that_is_off_by_little_says_by_how_much(tfcalc: Program) -> None:
+    code, _, shown = asked(tfcalc, peft(294_912, 124_734_722, "0.2364"), "gpt2")
+    assert code == 1
+    assert 'logs "all params: 124,734,722", which is not 124,734,720 parameters' in shown
+    assert ", -2)" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max seq len (26544) is larger than the maximum number of tokens that can be stored in KV cache (26544)",
+        "Maximum concurrency for 16 tokens per request: 16x",
+        "Maximum concurrency for 0 tokens per request: 1.0x",
+        "Available KV cache memory: 0.00 GiB\nGPU KV cache size: 16 tokens",
+        "eval time = 0.00 ms / 255 runs ( 0.00 ms per token, 80.87 tokens per second)",
+        "iter 1: loss 1.0, time 0.00ms, mfu 4.00%",
+        "trainable params: 0 || all params: 0 || trainable%: 0.0",
+        "number of parameters on (tensor, pipeline) model parallel rank (9999, 9999): 0",
+    ],
+)
+def test_nothing_and_the_same_twice_break_nothing(tfcalc: Program, text: str) -> None:
+    found = tfcalc("why", text, "llama-3.1-8b")
+    assert found.returncode in (0, 1, 2), found.stderr

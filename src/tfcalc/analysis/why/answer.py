@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from tfcalc.analysis.why.given import CUT_DOWN
 from tfcalc.analysis.why.log_lines import SHARE
 from tfcalc.analysis.why.search import Taken, written
 from tfcalc.report.declared import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
+LEAST = 5e-5
+"""Fraction below which a difference is printed as 0 %."""
 AT_ONCE = 2
 """Causes that a title has of one number."""
 OTHERS = 3
@@ -236,7 +239,7 @@ class Why(Answer):
             ],
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
-            notes=[*self.notes, *self._the_same(), *self._in_how_many_ways(), *self._commands()],
+            notes=[*self.notes, *self._as_cut(), *self._the_same(), *self._in_how_many_ways(), *self._commands()],
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
@@ -261,13 +264,15 @@ class Why(Answer):
         )
 
     def _of_log_title(self) -> str:
-        """What the log says, in its words, and the first cause; what does not agree with it, before all else."""
+        """Words of the log and their first cause; before all else what does not agree with them."""
         if self.reasons and self.reasons[0].steps == (SHARE,):
             return f"{self.given}: {self.reasons[0].cause}"
         if self.nearest:
             return f"{self.logged_by} logs {_excerpt(self.nearest[0].said)}, which is not {_near(self.nearest[0])}"
         if not self.reasons:
-            return f"{self.logged_by} logs {_excerpt(self.given)}" + (f": {self.told}" if self.told else "")
+            unknown = "" if self.notes else "nothing of this model to compare it with"
+            known = self.told or unknown
+            return f"{self.logged_by} logs {_excerpt(self.given)}" + (f": {known}" if known else "")
         first, *others = self.reasons
         causes = [first.cause, *(one.cause for one in others if one.said == first.said and one.unit == first.unit)]
         said = f"{self.logged_by} logs {_excerpt(first.said)}"
@@ -280,7 +285,7 @@ class Why(Answer):
         if self.reasons:
             first = self.reasons[0]
             value = f"{in_full(Fraction(first.value))} {UNITS[first.unit]}"
-            return f"{self.given} {'is' if self._is_one else 'may be'} {value}: {first.cause}"
+            return f"{self.given} {'is' if self._is_sure else 'may be'} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         return f"no convention gives {self.given}; nearest: {_near(self.nearest[0])}"
@@ -288,7 +293,8 @@ class Why(Answer):
     def _rows(self, key: str) -> Iterator[list[Cell]]:
         for place, one in enumerate(getattr(self, key)):
             value: Cell = one.value if isinstance(one.value, int) else _value(one)
-            yield [of(value, key, place, Reason.exact_value), percent(one.distance), one.cause, one.arithmetic]
+            off = _off(one) if key == "nearest" else percent(one.distance)
+            yield [of(value, key, place, Reason.exact_value), off, one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
         """Note what else gives the first number."""
@@ -301,12 +307,27 @@ class Why(Answer):
         """Tell that the number may be several values, where the first is not what tfcalc itself counts."""
         if self._is_one:
             return []
-        shown = f", of which {len(self.reasons)} are shown" if self.ways > len(self.reasons) else ""
+        few = "one is" if len(self.reasons) == 1 else f"{len(self.reasons)} are"
+        shown = f", of which {few} shown" if self.ways > len(self.reasons) else ""
         return [f"{self.ways} values are written as {self.given}{shown}; more digits distinguish them"]
 
     @property
     def _is_one(self) -> bool:
         return self.ways < 2 or not self.reasons[0].steps
+
+    @property
+    def _is_sure(self) -> bool:
+        """True if it is the only value, rounded as usual, of what the number says that it is of."""
+        first = self.reasons[0]
+        guessed = first.unit == "bytes" and self.given.replace(",", "").isdigit()
+        return self._is_one and (not first.steps or not (first.reading == CUT_DOWN or guessed))
+
+    def _as_cut(self) -> list[str]:
+        """Note that the first value is written so only where it is cut and not rounded."""
+        first = self.reasons[0] if self.reasons else None
+        if first is None or self._is_sure or first.reading != CUT_DOWN:
+            return []
+        return [f"that is written as {self.given} only where it is cut, not rounded"]
 
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
@@ -331,7 +352,17 @@ class Why(Answer):
 
 def _near(one: Reason) -> str:
     """``4,096 parameters (one norm alone, +6.4 %)``."""
-    return f"{_value(one)} {UNITS[one.unit]} ({one.cause}, {percent(one.distance)})"
+    return f"{_value(one)} {UNITS[one.unit]} ({one.cause}, {_off(one)})"
+
+
+def _off(one: Reason) -> str:
+    """Return by how much a number that is near is another one: in full where the percentage would be 0."""
+    difference = one.shown - one.given
+    return (
+        f"{difference:+,}"
+        if difference and isinstance(difference, int) and abs(one.distance) < LEAST
+        else percent(one.distance)
+    )
 
 
 def _value(one: Reason) -> str:
@@ -346,7 +377,7 @@ def _excerpt(text: str) -> str:
 
 def percent(distance: float) -> str:
     """``+6.4 %``; 0 where it is less than a thousandth of that."""
-    return "0 %" if abs(distance) < 5e-5 else f"{distance:+.2%}".replace("%", " %")
+    return "0 %" if abs(distance) < LEAST else f"{distance:+.2%}".replace("%", " %")
 
 
 def reasons(given: WrittenNumber, found: list[Match]) -> tuple[Reason, ...]:

@@ -45,6 +45,7 @@ OF_UNIT = {
 ROUNDED, CUT, CUT_FAR, ZEROS = 0.0, 0.75, 1.25, 0.5
 """What a reading costs: rounded; rounded down, and that by more than three quarters of the last figure; with zeros at
 the end that only hold places."""
+CUT_DOWN = "rounded down"
 WIDEST = 2.0
 """No reading goes further from the number than this, as a fraction of it: 1 as it is rounded down, 1 to below 2."""
 PLAIN_ZEROS = 3
@@ -187,8 +188,8 @@ def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> li
     else:
         found = [NumberReading(value - last / 2, value + last / 2, len(digits), ROUNDED, "rounded")]
         far = value + last * 3 / 4
-        found.append(NumberReading(value + last / 2, far, len(digits), CUT, "rounded down"))
-        found.append(NumberReading(far, value + last, len(digits), CUT_FAR, "rounded down"))
+        found.append(NumberReading(value + last / 2, far, len(digits), CUT, CUT_DOWN))
+        found.append(NumberReading(far, value + last, len(digits), CUT_FAR, CUT_DOWN))
     if zeros and zeros < len(digits):
         found.append(NumberReading(value - coarse / 2, value + coarse / 2, len(digits) - zeros, ZEROS, "rounded"))
     return found

@@ -20,12 +20,25 @@ if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
 
 HALF = Fraction(1, 2)
-ON_A_GPU = (log.WEIGHTS, log.POOL, log.TOKENS, log.BLOCKS, log.CONCURRENCY, log.NEEDED, log.CACHE, log.RANK, log.STATES)
+ON_A_GPU = (
+    log.WEIGHTS,
+    log.POOL,
+    log.TOKENS,
+    log.BLOCKS,
+    log.CONCURRENCY,
+    log.NEEDED,
+    log.ESTIMATED,
+    log.CACHE,
+    log.RANK,
+    log.STATES,
+)
 OF_A_CARD = (
     log.WEIGHTS,
     log.POOL,
+    log.LACKING,
     log.NEEDED,
     log.CACHE,
+    log.CONTEXT,
     log.OF_DEVICE,
     log.BUFFER,
     log.GRAPH,
@@ -66,7 +79,7 @@ def of_log(asked: LogQuestion) -> Why:
 
 
 class LogReason(NamedTuple):
-    """What the model gives for a number of the log, and whether that agrees with it."""
+    """A cause of a number in the log, and whether it agrees with that."""
 
     reason: Reason
     agrees: bool
@@ -132,10 +145,14 @@ def _candidates(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[tuple[
             yield "tokens", log_engines.room(number, asked)
         case log.CONCURRENCY:
             yield "requests", log_engines.concurrency(number, asked)
+        case log.ESTIMATED:
+            yield "tokens", log_engines.longest(asked)
         case log.NEEDED:
             yield "bytes", log_engines.needed(number, asked)
-        case log.CACHE | log.OF_DEVICE:
+        case log.CACHE:
             yield "bytes", log_engines.cache(number, asked)
+        case log.CONTEXT | log.OF_DEVICE:
+            yield "bytes", log_engines.cells(number, asked)
         case log.BUFFER | log.GRAPH:
             yield "bytes", log_engines.on_card(number, asked)
         case log.SPEED:

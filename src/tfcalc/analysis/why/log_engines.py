@@ -101,21 +101,23 @@ def _in_format(kv: str) -> str:
 def room(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Tokens, or blocks, of the bytes that the log says there are."""
     there = asked.said(log.POOL)
-    if there is None:
+    if there is None or not there.value:
         return
     budget = int(there.value)
+    within = NEAR if asked.windows else CLOSE + there.rounded / there.value
     for one in _pools(asked):
         found, blocks = one.found, one.found.blocks(budget)
         command = f"tfcalc memory {asked.called} --serve{_flags(one.tp, one.kv)}"
         each = f"{budget:,} bytes ÷ {found.block_bytes:,} bytes of a block"
         if number.key == log.BLOCKS:
             words = f"blocks of {found.engine.block} tokens{one.said}"
-            yield LogCause(Fraction(blocks), words, f"{each} = {blocks:,}", command, one.rare)
+            yield LogCause(Fraction(blocks), words, f"{each} = {blocks:,}", command, one.rare, within)
             continue
         for rules in engines()["vllm"]:
             tokens = rules.tokens(found, blocks, asked.length)
             words = f"room for the cache{one.said}, as vLLM {rules.version} counts: {rules.tokens_are}"
-            yield LogCause(Fraction(tokens), words, f"{each} = {blocks:,} blocks, {tokens:,} tokens", command, one.rare)
+            text = f"{each} = {blocks:,} blocks, {tokens:,} tokens"
+            yield LogCause(Fraction(tokens), words, text, command, one.rare, within)
 
 
 def concurrency(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
@@ -152,6 +154,20 @@ def concurrency(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCau
             yield LogCause(value, words, text, command, 1 + one.rare + batched // BATCHED[0], within)
 
 
+def longest(asked: LogQuestion) -> Iterator[LogCause]:
+    """The longest request that the cache holds whole; of layers with windows vLLM tries lengths."""
+    there = asked.said(log.POOL)
+    if there is None or asked.windows:
+        return
+    for tp, kv, size in _token_bytes(asked):
+        block = Engine().block
+        tokens = int(there.value) // (size * block) * block if size else 0
+        words = f"the tokens that {in_full(there.value / GIB)} GiB have room for{_split(tp)}{_in_format(kv)}"
+        text = f"{int(there.value):,} bytes ÷ {size:,} bytes of a token = {tokens:,}"
+        command = f"tfcalc memory {asked.called} --serve --context {max(tokens, 1)}{_flags(tp, kv)}"
+        yield LogCause(Fraction(tokens), words, text, command, tp + 10 * (kv != "auto"), 2 * CLOSE)
+
+
 def needed(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Bytes of one request of the longest length, by the prompt tokens that are read at once."""
     for batched, flights in product(BATCHED, (1, 2)):
@@ -173,10 +189,7 @@ BLOCK_TYPES = {"f16": Fraction(1), "q8_0": Fraction(17, 32), "q4_0": Fraction(9,
 
 
 def cache(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
-    """Keys and values of the tokens that the line has; SGLang prints the keys alone."""
-    if number.program == "llama.cpp":
-        yield from _cells(number, asked)
-        return
+    """Keys of the tokens that the line has; SGLang prints keys and values apart."""
     for tp, kv, size in _token_bytes(asked) if number.length else ():
         value = Fraction(size * number.length, 2)
         words = f"the cache: keys of {number.length:,} tokens{_split(tp)}{_in_format(kv)}"
@@ -185,7 +198,7 @@ def cache(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
         yield LogCause(value, words, text, command, tp + 10 * (kv != "auto"))
 
 
-def _cells(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
+def cells(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """Keys and values of llama.cpp's context; of no whole number of tokens where nothing gives them."""
     each = next((size for tp, kv, size in _token_bytes(asked._replace(tp=1)) if kv == "auto"), 0)
     offloaded, every = asked.said(log.OFFLOADED), asked.facts.layers
@@ -217,7 +230,7 @@ def on_card(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     of_host = number.by.startswith("CPU")
     for name in dict.fromkeys((*COMMON_FILES, own_name(asked.model))):
         plan = Serving(weights=name, cache=CELLS, gpu_layers=there, context=1, concurrency=1)
-        command = f"tfcalc memory {asked.called} --serve --engine llama.cpp --weights {name} --ngl {there}"
+        command = f"tfcalc memory {asked.called} --serve --cache cells --weights {name} --ngl {there}"
         try:
             found = served(asked.model, Workload(), plan)
             graph = max((moment.temporary or 0 for moment in found.moments), default=0)
@@ -237,8 +250,9 @@ def on_card(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
 
 def speeds(number: log.LoggedNumber) -> Iterator[LogCause]:
     """Tokens per second of the milliseconds that the line has."""
-    if match := SPENT.match(number.by):
-        value = Fraction(match[2]) * 1000 / Fraction(match[1])
+    match = SPENT.match(number.by)
+    if match and (spent := Fraction(match[1])):
+        value = int(match[2]) * 1000 / spent
         text = f"{match[2]} ÷ {match[1]} ms = {float(value):.2f} a second"
         yield LogCause(value, "the line's own numbers: tokens over the time that they took", text, "", within=CLOSE)
 
@@ -248,12 +262,24 @@ SPENT = re.compile(r"(\d{1,12}(?:\.\d{1,4})?) ms\s?/\s{0,8}([1-9]\d{0,8})\Z")
 
 def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
     """Remarks on the room for the cache, and on what was measured."""
-    cache = asked.said(log.CACHE, log.OF_DEVICE)
+    cache = asked.said(log.CONTEXT, log.OF_DEVICE)
     if cache is not None and not cache.length:
         yield LogRemark(cache.text, "of how many tokens is in another line, n_ctx = N; add it to compare", False)
     room, tokens = asked.said(log.POOL), asked.said(log.TOKENS)
     blocks, most, capped = asked.said(log.BLOCKS), asked.said(log.CONCURRENCY), asked.said(log.CAPPED)
-    if not any((room, tokens, blocks, most, capped, asked.said(log.SPEED))):
+    if asked.said(log.SPEED) is not None:
+        words = "tokens per second are measured, and depend on the card and on the requests"
+        typed = f"; tfcalc serve {asked.called} --gpu h100 estimates them" if _generates(asked) else ""
+        yield LogRemark("", f"{words}{typed}")
+    if (lacking := asked.said(log.LACKING)) is not None:
+        words = (
+            "no room for a cache: the weights and what a step needs beside them take "
+            f"{float(lacking.value / GIB):.2f} GiB more than vLLM may use of the card; raise --gpu-memory-utilization, "
+            "quantize the weights, or split them: "
+            f"tfcalc memory {asked.called} --serve --tp 2 --gpu h100 tells what is left"
+        )
+        yield LogRemark(lacking.text, words)
+    if not any((room, tokens, blocks, most, capped)):
         return
     tp, _, size = next(iter(_token_bytes(asked)))
     if room is not None and tokens is None and blocks is None and size:
@@ -284,9 +310,14 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         )
     if capped is not None:
         yield from _capped(capped, asked, size)
-    if asked.said(log.SPEED) is not None:
-        words = "tokens per second are measured, and depend on the card and on the requests"
-        yield LogRemark("", f"{words}; tfcalc serve {asked.called} --gpu h100 estimates them")
+
+
+def _generates(asked: LogQuestion) -> bool:
+    """Return whether it is a model with a cache, which can be served."""
+    try:
+        return any(size for _, _, size in _token_bytes(asked))
+    except InvalidModel:
+        return False
 
 
 def _capped(capped: log.LoggedNumber, asked: LogQuestion, size: int) -> Iterator[LogRemark]:
@@ -303,7 +334,8 @@ def _capped(capped: log.LoggedNumber, asked: LogQuestion, size: int) -> Iterator
     if stored >= length:
         yield LogRemark(capped.text, f"{stored:,} tokens are enough for {length:,}: the line contradicts itself", False)
         return
-    ways = [f"vllm serve --max-model-len {stored}", f"{wants - has:.2f} GiB more for the cache"]
+    ways = [f"vllm serve --max-model-len {stored}"] if stored else []
+    ways.append(f"{wants - has:.2f} GiB more for the cache")
     if 2 * stored >= length:
         ways.append("--kv-cache-dtype fp8, which halves it")
     yield LogRemark("What would do", ", or ".join(ways))

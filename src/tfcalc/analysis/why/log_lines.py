@@ -26,7 +26,8 @@ COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 WEIGHTS, POOL, TOKENS, CONCURRENCY, NEEDED, BLOCKS = "weights", "pool", "tokens", "concurrency", "needed", "blocks"
 PARAMS, FILE, CACHE, RANK, RATE, MFU, FLOS = "params", "file", "cache", "rank", "rate", "mfu", "flos"
 SHARE = "share"
-CAPPED, SPEED, BUFFER, GRAPH, OF_DEVICE = "capped", "speed", "model buffer", "compute buffer", "cache of a device"
+CAPPED, SPEED, BUFFER, GRAPH = "capped", "speed", "model buffer", "compute buffer"
+CONTEXT, OF_DEVICE = "cache of a context", "cache of a device"
 OFFLOADED, STATES, SAVED, SUM, DECAYED, ITERATION = (
     "offloaded",
     "weight and optimizer",
@@ -35,7 +36,7 @@ OFFLOADED, STATES, SAVED, SUM, DECAYED, ITERATION = (
     "decayed",
     "iteration",
 )
-TRAINED_SHARE = "trained share"
+TRAINED_SHARE, ESTIMATED, LACKING = "trained share", "estimated length", "lacking"
 TRAINABLE, ALL, TRIED, CAPACITY, FREE, ALLOCATED, UNALLOCATED = (
     "trainable",
     "all",
@@ -68,7 +69,7 @@ PATTERNS = (
     _pattern(
         "vLLM", WEIGHTS, rf"(?:Loading model weights took|Model loading took|model weights take)\s{SIZE}", scaled=True
     ),
-    _pattern("vLLM", POOL, rf"Available KV cache memory:?\s{{0,4}}{SIZE}", scaled=True),
+    _pattern("vLLM", POOL, rf"Available KV cache memory:?\s{{0,4}}\(?{SIZE}\)?", scaled=True),
     _pattern("vLLM", POOL, rf"(?:reserved for KV Cache is|KV cache size of|kv_cache_size\s?=)\s?{SIZE}", scaled=True),
     _pattern("vLLM", TOKENS, rf"GPU KV cache size:?\s{{0,4}}{N}\stokens"),
     _pattern("vLLM", BLOCKS, rf"#\s?(?:GPU|CUDA) blocks:\s{{0,4}}{N}"),
@@ -89,15 +90,17 @@ PATTERNS = (
         rf"tokens that can be stored in KV cache \({N}\)",
         by=True,
     ),
+    _pattern("vLLM", LACKING, rf"Available KV cache memory:?\s{{0,4}}-{SIZE}", scaled=True),
+    _pattern("vLLM", ESTIMATED, rf"estimated maximum model length is {N}"),
     _pattern("vLLM", SPEED, rf"Avg prompt throughput:\s{{0,4}}{N} tokens/s"),
     _pattern("vLLM", SPEED, rf"Avg generation throughput:\s{{0,4}}{N} tokens/s"),
     _pattern("SGLang", TOKENS, rf"max_total_num_tokens={N}"),
     _pattern("SGLang", SPEED, rf"(?:gen|input) throughput \(token/s\):\s{{0,4}}{N}"),
     _pattern("SGLang", WEIGHTS, rf"Load weight end\..{{0,300}}?mem usage={SIZE}", scaled=True),
-    _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE},\sV size", scaled=True, by=True),
+    _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE}(?=,\sV size)", scaled=True, by=True),
     _pattern("llama.cpp", PARAMS, rf"model params\s{{0,12}}=\s{{0,4}}{N}\s([KMB])", scaled=True),
     _pattern("llama.cpp", FILE, rf"(?:model|file) size\s{{0,12}}=\s{{0,4}}{SIZE}", scaled=True),
-    _pattern("llama.cpp", CACHE, rf"KV self size\s{{0,4}}=\s{{0,4}}{SIZE}", scaled=True),
+    _pattern("llama.cpp", CONTEXT, rf"KV self size\s{{0,4}}=\s{{0,4}}{SIZE}", scaled=True),
     _pattern("llama.cpp", OF_DEVICE, rf"{DEVICE} KV buffer size\s{{0,4}}=\s{{0,6}}{SIZE}", scaled=True),
     _pattern(
         "llama.cpp",
@@ -112,12 +115,12 @@ PATTERNS = (
         "llama.cpp",
         SPEED,
         rf"eval time\s?=\s{{0,12}}(?P<by>[\d.]{{1,16}} ms\s?/\s{{0,8}}\d{{1,9}}) (?:runs|tokens)"
-        rf"\s{{0,4}}\([^()]{{0,80}}?\s{N} tokens per second",
+        rf"\s{{0,4}}\([^()]{{0,80}}?\s{N} tokens per second\)?",
         by=True,
     ),
     _pattern(
         "llama.cpp",
-        CACHE,
+        CONTEXT,
         rf"kv_cache\w{{0,16}}:\s{{1,4}}size =\s{{0,6}}{SIZE}\s\(\s{{0,8}}(?P<by>\d{{1,9}}) cells",
         scaled=True,
         by=True,
@@ -154,6 +157,8 @@ PATTERNS = (
     _pattern("PyTorch", ALLOCATED, rf"(?:{SIZE} is allocated by PyTorch|{SIZE} already allocated)", scaled=True),
     _pattern("PyTorch", UNALLOCATED, rf"{SIZE} is reserved by PyTorch but unallocated", scaled=True),
 )
+OF_TOKENS = (CONCURRENCY, NEEDED, CAPPED, CACHE, CONTEXT)
+"""Numbers of so many tokens, which are not 0."""
 CELLS = re.compile(r"\bn_ctx\s{0,12}=\s{0,4}(\d{1,9})")
 """llama.cpp's context, which it logs in another line."""
 
@@ -210,21 +215,22 @@ def logged(text: str) -> list[LoggedNumber]:
 
 
 def _in_context(one: LoggedNumber, cells: str) -> LoggedNumber:
-    return (
-        one._replace(by=cells) if one.program == "llama.cpp" and one.key in (CACHE, OF_DEVICE) and not one.by else one
-    )
+    return one._replace(by=cells) if one.key in (CONTEXT, OF_DEVICE) and not one.by else one
 
 
 def _found(text: str) -> Iterator[tuple[int, LoggedNumber]]:
     for pattern in PATTERNS:
         for match in pattern.expression.finditer(text):
             by = match["by"] if pattern.by else ""
-            groups = [each for each in match.groups() if each is not None and (not by or each != by)]
+            if pattern.key in OF_TOKENS and by and not by.strip("0,"):
+                continue
+            apart = pattern.expression.groupindex.get("by")
+            groups = [each for place, each in enumerate(match.groups(), 1) if each is not None and place != apart]
             number = groups[0].replace(",", "")
             unit = groups[1] if pattern.scaled and len(groups) > 1 else ""
             scale = next((size for name, size in (BYTES | COUNTS).items() if name.lower() == unit.lower()), 1)
             last = Fraction(1, 10 ** len(number.partition(".")[2].partition("e")[0]))
-            written = " ".join(match[0].split()).rstrip(",")
+            written = " ".join(match[0].split()).rstrip(",").replace("), (", "), ")
             yield (
                 match.start(),
                 LoggedNumber(pattern.program, pattern.key, written, Fraction(number) * scale, last * scale / 2, by),

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.log_question import GIB, MIB, LogCause, LogQuestion, LogRemark
+from tfcalc.analysis.why.step_tensors import in_layers, logits
 from tfcalc.analysis.why.why import WhyInput
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.serving.memory import weights_bytes
-from tfcalc.training.allocator import DEFAULT, SMALL_SEGMENT
+from tfcalc.training.allocator import DEFAULT, LARGE_SEGMENT, SMALL_SEGMENT
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -28,15 +29,10 @@ LENGTHS = tuple(2**power for power in range(9, 18))
 BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences, and how many of them, that people run."""
 OF_WEIGHTS, OF_SCORES = 1, 6
+ANY_SIZE = {SMALL_SEGMENT: "of up to 1 MiB", LARGE_SEGMENT: "from 1 to 10 MiB"}
+"""Sizes that say little of a tensor."""
 SHOWN = 4
 """Causes that are told of one number."""
-
-
-class Width(NamedTuple):
-    """Bytes that a token takes in a tensor, and ``what`` that is."""
-
-    what: str
-    each: int
 
 
 def every(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
@@ -46,24 +42,10 @@ def every(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     yield from _scores(number, asked)
 
 
-def _widths(asked: LogQuestion) -> list[Width]:
-    known = asked.facts
-    between = "one tensor between the matrices of a feed-forward network"
-    sizes = (
-        ("the logits in fp32", known.vocab_size, 4),
-        ("the logits in 16 bits", known.vocab_size, 2),
-        (f"{between} in 16 bits", known.ffn_size, 2),
-        ("one tensor of the hidden size in 16 bits", known.hidden_size, 2),
-        ("one tensor of the hidden size in fp32", known.hidden_size, 4),
-        (f"{between} in fp32", known.ffn_size, 4),
-    )
-    return [Width(what, size * each) for what, size, each in sizes if size]
-
-
 def _rows(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """A row of some width for each token: those of the workload, or a number of tokens as round as may be."""
-    run = asked.workload
-    for rare, (what, width) in enumerate(_widths(asked)):
+    run, known = asked.workload, asked.facts
+    for rare, (what, width) in enumerate((*logits(known), *in_layers(known))):
         tokens = value_of(run.target.tokens) if run is not None else _most_round(number, width)
         if not tokens:
             continue
@@ -71,8 +53,7 @@ def _rows(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
         text = f"{tokens:,} x {width:,} bytes = {size:,}{_padded(size)}"
         seldom = 0 if MOST_TOKENS >= tokens >= HARDLY else len(ODD)
         cost = rare if run is not None else rare + 10 * (_oddity(tokens) + seldom)
-        command = f"tfcalc memory {asked.called} --train"
-        command += f" --seq {tokens}" if run is None else ""
+        command = f"tfcalc memory {asked.called} --train{_sizes(asked, tokens)}"
         yield LogCause(Fraction(reserved_for(size)), f"{what}, of {tokens:,} tokens", text, command, cost)
 
 
@@ -109,20 +90,26 @@ def _scores(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
                 continue
             words = f"the scores of eager attention, {length:,} x {length:,} for each of {heads:,} heads, in {said}"
             text = f"{batch:,} x {heads:,} x {length:,}² x {bytes_each} = {size:,}{_padded(size)}"
-            command = f"tfcalc memory {asked.called} --train --attention-kernel eager"
-            command += f" --seq {length} --batch {batch}" if run is None else ""
+            command = f"tfcalc memory {asked.called} --train --attention-kernel eager{_sizes(asked, length, batch)}"
             rare = OF_SCORES + (10 * _oddity(batch) if run is None else 0)
             yield LogCause(Fraction(reserved_for(size)), words, text, command, rare)
             break
 
 
+def _sizes(asked: LogQuestion, length: int, batch: int = 1) -> str:
+    """The options of a workload: the one that is said, or else this."""
+    if asked.workload is not None:
+        length, batch = value_of(asked.workload.target.length), value_of(asked.workload.batch_size)
+    return f" --seq {length}" + (f" --batch {batch}" if batch > 1 else "")
+
+
 def reserved_for(size: int) -> int:
-    """What PyTorch asks the driver for where it has no block for a tensor of this size."""
+    """Return the bytes that PyTorch asks the driver for where it has no block for a tensor of this size."""
     return DEFAULT.segment_for(DEFAULT.rounded(size))
 
 
 def _padded(size: int) -> str:
-    """What PyTorch asks the driver for in its place."""
+    """Words on the bytes that PyTorch asks the driver for in its place."""
     padded = reserved_for(size)
     return "" if padded == size else f", which PyTorch rounds up to {padded / MIB:,.0f} MiB"
 
@@ -142,7 +129,7 @@ def _most_round(number: log.LoggedNumber, width: int) -> int:
 
 
 def _oddity(tokens: int) -> int:
-    """How unusual a number of tokens is: by what is left of it when it is halved as often as it can be."""
+    """Grade a number of tokens, the round ones first: by what is left of it when it is halved as often as it can be."""
     odd = tokens // (tokens & -tokens)
     return ODD.index(odd) if odd in ODD else UNROUND if tokens % HARDLY == 0 else NOT_ROUND
 
@@ -161,6 +148,9 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         return
     if asked.workload is None and all(one.rare >= 10 * len(ODD) for one in candidates(tried, asked)):
         yield LogRemark(tried.text, "no round number of tokens gives it; add --batch and --seq to compare", False)
+    if (sizes := ANY_SIZE.get(int(tried.value))) is not None:
+        words = f"PyTorch asks for that much for every tensor {sizes} that it has no block for: the card is full"
+        yield LogRemark(tried.text, words)
     free, allocated, capacity = asked.said(log.FREE), asked.said(log.ALLOCATED), asked.said(log.CAPACITY)
     if unallocated is not None and unallocated.value >= tried.value:
         yield LogRemark(

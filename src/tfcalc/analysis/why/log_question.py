@@ -1,4 +1,4 @@
-"""What is asked about log lines: their numbers, and what is said beside them; and what answers it."""
+"""A question about log lines, their numbers and what is said beside them; and causes and remarks that answer it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.six_nd import counted
+from tfcalc.analysis.papers import palm
+from tfcalc.analysis.shape import STACK, shape_of
+from tfcalc.analysis.six_nd import PASSES, counted
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.answer import in_full
 from tfcalc.analysis.why.log_question import CLOSE, ITSELF, MIB, SPREAD, LogCause, LogQuestion, LogRemark
@@ -36,7 +38,7 @@ Source: nanoGPT's model.py, ``flops_promised`` of ``estimate_mfu``; nanochat's s
 
 
 def trained(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
-    """Parameters of adapters: of usual matrices, and of any rank where none of the usual ones has so many."""
+    """Yield adapters of as many parameters: on usual matrices, of a usual rank or of any."""
     tree = WhyInput(asked.model, asked.called, None, None).tree()
     for one in adapters(tree, int(number.value)):
         if one.size == number.value:
@@ -45,7 +47,7 @@ def trained(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
 
 
 def with_trained(number: log.LoggedNumber, asked: LogQuestion) -> Fraction:
-    """What is trained beside the model among all parameters; 0 where the log has nothing of it."""
+    """Parameters that are trained beside the model, among all; 0 where the log has nothing of them."""
     beside = asked.said(log.TRAINABLE) if number.key == log.ALL else None
     return Fraction(0) if beside is None else beside.value
 
@@ -159,12 +161,13 @@ def by_time(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     iteration = asked.said(log.ITERATION)
     if iteration is None or not iteration.value:
         return
-    run = Workload() if asked.workload is None else asked.workload
-    facts, tree = asked.facts, WhyInput(asked.model, asked.called, None, None).tree()
-    length = value_of(run.seq_len) if asked.workload is not None else value_of(facts.context or run.seq_len)
+    run = Workload(seq_len=asked.model.longest or Workload().seq_len) if asked.workload is None else asked.workload
+    length, tree = value_of(run.seq_len), asked.model.tree(run.replaced(batch_size=1))
+    shape, unlike = shape_of(tree, run.replaced(batch_size=1))
+    if STACK in unlike:
+        return
     n = counted(tree).every - _positions(tree)
-    attention = 12 * (facts.layers or 0) * (facts.hidden_size or 0) * length
-    each = (6 * n + attention) * length
+    each = PASSES * value_of(palm(shape._replace(N=n)))
     card, constant = HARD_CODED[number.program]
     promised = Fraction(str(constant)) * 10**12 * iteration.value / 1000
     typed = asked.workload is not None and value_of(run.batch_size) > 1
@@ -174,7 +177,7 @@ def by_time(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     of = f"{several:,} sequence{'s' * (several != 1)} of {length:,} tokens"
     words = f"{of} in {float(iteration.value):g} ms, over the peak of {card} ({constant:g} TFLOP/s); the mean so far"
     text = (
-        f"{several:,} x {length:,} x (6 x {n:,} + {attention:,}) ÷ {float(iteration.value) / 1000:g} s ÷ "
+        f"{several:,} x {each:,} FLOPs (6N + 12LHQT a token) ÷ {float(iteration.value) / 1000:g} s ÷ "
         f"{constant:g}e12 = {float(value):.2f} %"
     )
     yield LogCause(value, words, text, "")

@@ -7,20 +7,24 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from tfcalc.analysis.facts import facts
 from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import SearchSpace, Start, State
+from tfcalc.analysis.why.step_tensors import logits
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import TERMS, PeakMemory
 from tfcalc.answers.training_memory import PHASES, TrainingMemory
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
+from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.search.remedies import Change
 from tfcalc.training.peaks import Peaks
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.facts import Facts
     from tfcalc.model import Model
 
 OTHER, PART, CHANGED, RARELY = 0.25, 0.5, 1.0, 1.25
@@ -40,6 +44,7 @@ class AskedPlan(NamedTuple):
     plan: Training | Serving
     called: str
     typed: Collection[str]
+    known: Facts
 
     @classmethod
     def of(
@@ -59,7 +64,8 @@ class AskedPlan(NamedTuple):
                 return cast("PeakMemory", memory_of(model, run, serving=plan))
             return cast("PeakMemory", memory_of(model, run, training=plan, peaks=peaks))
 
-        return cls(asks, run, plan, called, others if typed is None else typed)
+        known = facts(model, model.tree(default_run(model).replaced(seq_len=1)))
+        return cls(asks, run, plan, called, others if typed is None else typed, known)
 
     @property
     def memory(self) -> PeakMemory:
@@ -102,6 +108,11 @@ def _of_itself(asked: AskedPlan) -> Iterator[Start[Cell]]:
         yield _start("states", words, sum(terms[name] for name in states), PART, command)
     if (gpus := value_of(asked.plan.gpus or 1)) > 1:
         yield _start("all_gpus", f"the peaks of all {gpus} GPUs together", gpus * memory.peak_bytes, CHANGED, command)
+    for row in logits(asked.known) if asked.trains else ():
+        tokens = value_of(asked.run.target.tokens)
+        words = f"{row.what}, of {tokens:,} tokens"
+        size, text = tokens * row.each, f"{tokens:,} x {row.each:,} bytes"
+        yield _start(row.what, words, size, PART, command)._replace(what=text)
     for phase in memory.step.phases if isinstance(memory, TrainingMemory) else ():
         if phase.total != memory.peak_bytes:
             words = f"the most that there is in {PHASES[phase.name]}; the peak is elsewhere"

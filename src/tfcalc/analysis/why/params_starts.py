@@ -21,7 +21,7 @@ from tfcalc.analysis.why.tensors import (
 )
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
-from tfcalc.core.measure import major_params, params
+from tfcalc.core.measure import params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload
@@ -44,7 +44,6 @@ def starts(model: Model, tree: Component, known: Facts, called: str) -> Iterator
     cells = cells_of(tree, vocabulary)
     command = f"tfcalc params {called}".strip()
     yield Start("total", "parameters", "", State(stored(cells)), command, composed=composition(tree))
-    yield from _rounded_layer(tree, known, command)
     yield from _rounded_experts(cells, command)
     yield from _classes(model, vocabulary)
     yield from _rules(cells, known, command)
@@ -78,15 +77,6 @@ def composition(tree: Component) -> str:
     if len(terms) > MOST_TERMS or len(terms) < 2:
         return ""
     return " + ".join(f"{times:,} x {size:,}" if times > 1 else f"{size:,}" for size, times in terms)
-
-
-def _rounded_layer(tree: Component, known: Facts, command: str) -> Iterator[Start[Cell]]:
-    """Start from 10h² for a layer, whose matrices are 12h²."""
-    h, layers = known.hidden_size, (node.component for node in tree.walk() if node.component.kind == "layer")
-    if h and any(value_of(one._replace(copies=1).total(major_params)) == 12 * h * h for one in layers):
-        words = "10h², which is 12h² of a layer rounded to one figure, without biases and norms"
-        state = State({Cell("layer", layer=True): 10 * h * h})
-        yield Start("rule_10h2", f"10 x {h:,} x {h:,}", words, state, command, RULE, deep=0)
 
 
 def _classes(model: Model, vocabulary: int | None) -> Iterator[Start[Cell]]:
@@ -214,6 +204,8 @@ def _sum(*several: Cells) -> Cells:
 
 
 PART, ALL, TOGETHER, SOME = 1.0, 1.25, 1.25, 2.5
+LANGUAGE = 0.5
+"""What it costs to count the language model alone, of one that reads images, too."""
 FEW = (2, 3, 4, 6, 8)
 CALLED = {"attention": "attention", "ffn": "feed-forward network", "moe": "mixture of experts", "layer": "layer"}
 
@@ -248,7 +240,7 @@ def part_starts(tree: Component, vocabulary: int | None, called: str) -> Iterato
                 words,
                 State(cells),
                 command,
-                PART,
+                LANGUAGE if part.kind == "model" else PART,
                 deep=2 if is_block else int(any(cell.layer for cell in inside)),
                 is_part=is_block,
             )

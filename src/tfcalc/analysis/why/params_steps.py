@@ -253,10 +253,17 @@ class LoraTargets(NamedTuple):
     saved: bool = False
     cost: float = 0.0
 
-    @property
-    def names(self) -> list[str]:
-        """The names of modules in it."""
-        return self.name.split(",")
+    def flags(self, tree: Component, rank: int) -> str:
+        """The options of ``params`` that train these adapters; "" where none do."""
+        if self.head or self.saved:
+            return ""
+        if not self.matrices:
+            return f"--lora {rank}"
+        linear = (node.component for node in tree.walk() if node.component.kind == "linear")
+        names = dict.fromkeys(
+            part.name for part in linear if any(weight.name in self.matrices for weight in part.own.weights)
+        )
+        return f"--lora {rank} --lora-targets {','.join(names)}"
 
 
 TARGETS = (
@@ -290,7 +297,6 @@ class LoraCount(NamedTuple):
 def adapters(tree: Component, size: int = 0) -> Iterator[LoraCount]:
     """Adapters of usual ranks on the matrices that people adapt; and of another rank that has this ``size``."""
     there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
-    names = {node.component.name for node in tree.walk()}
     layers, copies = _layers(tree), _copies(tree)
     for target in TARGETS:
         if not there.issuperset(target.matrices):
@@ -307,8 +313,7 @@ def adapters(tree: Component, size: int = 0) -> Iterator[LoraCount]:
                 f"lora_{rank}_{target.name.split(' ')[0].rstrip(',')}{'_head' * target.head}{'_saved' * target.saved}"
             )
             words = f"LoRA's adapters of rank {rank} on {target.name}"
-            plain = not (target.head or target.saved) and (not target.matrices or names.issuperset(target.names))
-            flags = f"--lora {rank}" + (f" --lora-targets {target.name}" if target.matrices else "") if plain else ""
+            flags = target.flags(tree, rank)
             yield LoraCount(name, rank * (inside + head) + whole, words, rare + target.cost, flags).of(
                 rank, inside + head, whole
             )

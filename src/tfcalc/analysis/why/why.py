@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.facts import facts
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why import cache, flops, of_plan, params_starts, params_steps, presets, weights
-from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
+from tfcalc.analysis.why.answer import SHOWN, Reason, Why, reason, reasons
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, asked_about, corrected
 from tfcalc.analysis.why.search import SearchSpace, matches, nearest
 from tfcalc.analysis.why.tensors import cells_of
@@ -206,9 +207,20 @@ def conventions_of(
                 ways=len(found),
             )
         looked, heading = [SearchSpace(named, []), *looked], presets.HEADING if named else heading
+    if run := _as_a_run(given, of, asked):
+        return Why(
+            given=given.text,
+            heading=heading,
+            reasons=run,
+            nearest=(),
+            notes=(*_notes(given, model), *beside),
+            model=model.described(),
+            of=(FLOPS,),
+            ways=len(run) + 1,  # other numbers of tokens give it, too
+        )
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
     nothing = (NO_CACHE,) if of == CACHE and not any(question.starts for question in looked) else ()
-    notes = (*nothing, *_notes(given, model), *_as_a_run(given, of, asked), *beside)
+    notes = (*nothing, *_notes(given, model), *beside)
     return Why(
         given=given.text,
         heading=heading,
@@ -225,10 +237,10 @@ FEW = 10**6
 """Tokens: nobody trains on fewer."""
 
 
-def _as_a_run(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator[str]:
-    """Propose the training run that a large number may be of, by 6ND, if that has a round number of tokens."""
+def _as_a_run(given: WrittenNumber, of: str | None, asked: WhyInput) -> tuple[Reason, ...]:
+    """The training run that a large number may be of, by 6ND, if that has a round number of tokens."""
     if given.unit not in ("", FLOPS) or of not in (None, FLOPS) or asked.tokens is not None or not asked.called:
-        return
+        return ()
     n = counted(asked.tree()).every
     about = given.value / (6 * n) if n else 0
     for figures in (1, 2, 3) if about >= FEW else ():
@@ -237,12 +249,12 @@ def _as_a_run(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator
         found = matches(given, [_flops(asked._replace(tokens=tokens))])
         if found:
             said = in_full(tokens, "B")
-            cause = reason(given, found[0].combination, "").cause
-            yield (
-                f"as the FLOPs of training on {said} tokens it is {cause}: "
-                f"tfcalc why {given.text} {asked.called} --train --tokens {said}"
+            command = f"tfcalc why {given.text} {asked.called} --train --tokens {said}"
+            return tuple(
+                replace(one, cause=f"training on {said} tokens: {one.cause}", command=command)
+                for one in reasons(given, found)
             )
-            return
+    return ()
 
 
 def _notes(given: WrittenNumber, model: Model) -> tuple[str, ...]:
