@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from tfcalc.catalog import index, is_known, is_path, parts, preset
+from tfcalc.catalog import meant as meant_by
 from tfcalc.cli.commands import ALIASES, COMMANDS
 from tfcalc.cli.said import (
     AMOUNT,
@@ -25,7 +26,7 @@ from tfcalc.cli.said import (
 from tfcalc.errors import UsageError
 from tfcalc.hardware import is_accelerator, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, known, named_among
+from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among
 from tfcalc.units import parse_count
 
 WORDS = {
@@ -41,9 +42,10 @@ WORDS = {
     "runs": "run runs running",
     "bytes": "memory vram ram gb bytes big large much size space",
     "cards": "gpu gpus card cards",
+    "of any model": "lora qlora dpo grpo ppo kv cache activations gradients logits parameters params",
 }
 """Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS = (
+TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, OF_ANY_MODEL = (
     frozenset(said.split()) for said in WORDS.values()
 )
 OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
@@ -133,19 +135,22 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         if place and (number := _number(rest[before])):
             cards, rest[before] = {f"{number}x{name}": place}, ""
     if len(models) > 1:
-        line = ("compare", *models, *(("--gpu", *cards) if cards else ()))
+        both = ("compare", *models, *(("--gpu", *cards) if cards else ()))
         if explains or _with_digits(rest):
-            fact, both = f"the question names {len(models)} models", f"tfcalc {' '.join(line)} puts them side by side"
-            raise UsageError(fact, f"ask about one of them; {both}")
-        return AskedInWords(line, ())
+            fact, remedy = f"the question names {len(models)} models", f"tfcalc {' '.join(both)} puts them side by side"
+            raise UsageError(fact, f"ask about one of them; {remedy}")
+        return AskedInWords(both, ())
     if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
         return answer
     first = named_among(rest)
     given = list(amounts(rest, _kept(first, rest)))
     named = named_among(rest)
     concept = named.concept if named else first.concept if first and explains else None
-    if not models and (concept is None or not given or cards):
-        return None
+    if not models:
+        _refuse_what_needs_a_model(rest, concept, cards)
+        if concept is None or not (given or cards):
+            return None
+        explains = True
     asked = Asked(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
     line, concept = _line(asked, rest, concept, given)
     if explains and concept is None:
@@ -157,6 +162,25 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if line.startswith("fit") and many and not cards:
         cards = {ONE_OF_MANY: 0}
     return _with_options(line, concept, list(models), list(cards), rest, given)
+
+
+def _refuse_what_needs_a_model(rest: Sequence[str], concept: Concept | None, cards: Iterable[str]) -> None:
+    """Raise the error of a name that is several models', or of a card with a concept that is of a model alone."""
+    families = {parts(name).family for name in index()} - KNOWN - {"transformer"}
+    for place, word in enumerate(rest):
+        if word.lower() in families and not (concept and concept_of(word)):
+            _, name = next(_names_at(rest, place, _incomplete), (0, word))
+            preset(name)
+    for card in cards:
+        if concept is not None and "--gpu" not in concept.opens:
+            fact = f"{quoted(card)} in the question is a card, and no model is named"
+            raise UsageError(fact, f"name one: tfcalc {concept.model} --gpu {card}")
+
+
+def _incomplete(words: Sequence[str]) -> str:
+    """The name in these words that presets have and further words beside it; "" where none has."""
+    name = "-".join(words).lower()
+    return name if meant_by(name, index()) else ""
 
 
 class Asked(NamedTuple):
@@ -238,6 +262,10 @@ def _with_options(
         first = "train"
     if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
         fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
+    for adapters in ("--lora", "--qlora"):
+        if adapters in fixed and "--lora" in options:
+            fixed.remove(adapters)
+            options[adapters] = options.pop("--lora")
     card = ("--gpu", *cards) if cards else ()
     left += _with_digits(rest)
     if concept is not None:
@@ -275,9 +303,10 @@ def _of_no_model(
         return AskedInWords(("design", "--compute", amount), ())
     if size and lower & OF_A_SHAPE:
         return AskedInWords(("design", size), ())
-    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | {"lora", "qlora", "dpo", "grpo", "ppo", "cache"}):
+    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | OF_ANY_MODEL):
         raise _of_a_size(said, size, meant)
-    if len(cards) != 1 or named_among(rest) is not None:
+    named = named_among(rest)
+    if len(cards) != 1 or (named is not None and named.concept.name not in AT_A_GLANCE):
         return None
     if "models" in lower:
         raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
