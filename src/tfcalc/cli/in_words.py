@@ -56,6 +56,7 @@ LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
 LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
+BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 TIMES = ("x", "×", "*")
 
@@ -143,7 +144,7 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
         return answer
     first = named_among(rest)
-    given = list(amounts(rest, _kept(first, rest)))
+    given = list(amounts(rest, _of_a_name(first, rest)))
     named = named_among(rest)
     concept = named.concept if named else first.concept if first and explains else None
     if not models:
@@ -151,7 +152,7 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         if concept is None or not (given or cards):
             return None
         explains = True
-    asked = Asked(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
+    asked = Deciding(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
     line, concept = _line(asked, rest, concept, given)
     if explains and concept is None:
         part = [word for word in rest if word and word.lower() not in FILLERS]
@@ -183,10 +184,11 @@ def _incomplete(words: Sequence[str]) -> str:
     return name if meant_by(name, index()) else ""
 
 
-class Asked(NamedTuple):
-    """What decides on the command: the words in ``lower`` case, what "how many" asks about, and the first word.
+class Deciding(NamedTuple):
+    """Words that decide on the command: all in ``lower`` case, what "how many" asks about, and the first word.
 
-    That is ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in :func:`question_in`.
+    The first stands for ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in
+    :func:`question_in`.
     """
 
     lower: frozenset[str]
@@ -197,14 +199,14 @@ class Asked(NamedTuple):
     explains: bool
 
 
-def _kept(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
+def _of_a_name(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
     """The places of a concept's name that has a number, such as "ZeRO 3", and is no format."""
     said = [rest[place] for place in named.places] if named else []
     return named.places if named and _with_digits(said) and not is_format("".join(said)) else ()
 
 
 def _line(
-    asked_by: Asked, rest: Sequence[str], concept: Concept | None, given: Sequence[tuple[str, str]]
+    asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: Sequence[tuple[str, str]]
 ) -> tuple[str, Concept | None]:
     """The command that answers, with the options that the question's words are; and the concept that it explains."""
     lower, many, meant, typed, cards, explains = asked_by
@@ -276,12 +278,20 @@ def _with_options(
 
 
 def _asks_of_a_number(words: Sequence[str]) -> bool:
-    """Return whether a sentence asks where bytes come from, which is no card's memory."""
-    return words[:1] == ["where"] and any(re.fullmatch(r"(?i)[\d.]+gi?b", word) for word in words)
+    """Return whether a sentence asks where bytes come from, which are no card's memory.
+
+    >>> _asks_of_a_number("how is 31.25GB of logits made".split()), _asks_of_a_number("on 24GB of vram".split())
+    (True, False)
+    """
+    places = [place for place, word in enumerate(words) if BYTES_SAID.fullmatch(word)]
+    of_what = [
+        words[place + 2].lower() for place in places if words[place + 1 : place + 2] == ["of"] and words[place + 2 :]
+    ]
+    return bool(places) and (words[0].lower() == "where" or any(word not in BYTES for word in of_what))
 
 
 def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
-    """What "how many" asks about: the word behind it, "gpus" where it is a card; "" where nothing is asked so."""
+    """The word that "how many" asks about, "gpus" where that is a card; "" where nothing is asked so."""
     place = next((place for place, word in enumerate(rest) if word.lower() == "many"), None)
     if place is None:
         return ""

@@ -1,4 +1,4 @@
-"""What the words of a question say beside models and cards: sizes, formats, prices, ways of training."""
+"""Words of a question beside its models and cards: sizes, formats, prices, ways of training, each as an option."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def in_one_spelling(words: Sequence[str]) -> list[str]:
     return text.split()
 
 
-def amounts(words: list[str], kept: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[str, str]]:
     """Options with the amounts in these words, in which "" takes the place of each, and of what it is of.
 
-    Words at the places that are ``kept`` belong to a name.
+    Words at the ``spared`` places belong to a name.
 
     >>> words = "with a context length of 32k and 8 users at 4k in fp8".split()
     >>> list(amounts(words))
@@ -107,7 +107,7 @@ def amounts(words: list[str], kept: Collection[int] = ()) -> Iterator[tuple[str,
     >>> [word for word in words if word]
     ['with', 'a', 'and', 'at', 'in']
     """
-    places = [place for place in range(len(words)) if place not in kept]
+    places = [place for place in range(len(words)) if place not in spared]
     for place in places:
         if AMOUNT.fullmatch(words[place]):
             yield from _amount(words, place)

@@ -67,7 +67,7 @@ def answer(settings: Settings) -> Answered:
 
 
 def _that_counts(settings: Settings) -> str:
-    """What to ask instead of a part on a card: in training on several GPUs a part may have a share."""
+    """The question to ask instead of a part on a card: in training on several GPUs a part may have a share."""
     number = "name a number, such as total_flops"
     gpus, _ = parse_gpu(settings.get("gpu", ""))
     shared = gpus > 1 and settings.get("of") == "memory" and settings.get("train")
