@@ -261,7 +261,9 @@ def test_the_number_of_a_concept_is_its_own_or_says_what_it_is_of(tfcalc: Progra
         title = tfcalc("explain", name).stdout.splitlines()[0]
         assert re.match(rf"{re.escape(name)}: {value:,} of [\d,]+ ", title), title
         assert tfcalc("explain", name, "-q").stdout == f"{value}\n"
-    assert tfcalc("explain", "causal").stdout.startswith(f"causal mask: {BY_HAND['causal mask']:,}, FLOPs of the whole forward pass")
+    assert tfcalc("explain", "causal").stdout.startswith(
+        f"causal mask: {BY_HAND['causal mask']:,}, FLOPs of the whole forward pass"
+    )
     for concept in (one for one in CONCEPTS if one.whole and not one.row):
         assert concept.whole in tfcalc("explain", concept.name).stdout.splitlines()[0]
     assert "2ND: " in tfcalc("explain", "2ND", "gpt2").stdout

@@ -107,3 +107,15 @@ def test_the_best_size_of_a_training_has_twenty_tokens_a_parameter(tfcalc: Progr
     """6 · 1e9 · 20e9 FLOPs (arXiv 2203.15556)."""
     found = json.loads(tfcalc("how many tokens should I train a 1b model on", "--json").stdout)
     assert found["compute_flops"] == 6 * 10**9 * 20 * 10**9
+
+
+def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
+    """6 · 6.7e9 · 2e12 FLOPs at 312e12 a second are 3,000 days: 128 cards would take a month at the peak."""
+    slow = tfcalc("how much does it cost to pretrain llama 2 7b on 2T tokens with a100", env={"COLUMNS": "200"})
+    assert "--gpu 128xA100-SXM-40 --fsdp (as many share it)" in slow.stdout
+    assert "--mfu 35% --price 2.50 (hours and money at that share of the peak)" in slow.stdout
+    asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
+    single = tfcalc(asked, env={"COLUMNS": "200"}).stdout
+    assert "--precision bf16-mixed" in single
+    assert "--batch N" in single
+    assert "--batch N" not in tfcalc(f"{asked} with batch 8", env={"COLUMNS": "200"}).stdout
