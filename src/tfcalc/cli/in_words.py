@@ -13,6 +13,8 @@ from tfcalc.cli.commands import ALIASES, COMMANDS
 from tfcalc.cli.said import (
     AMOUNT,
     FORMAT,
+    LENGTH,
+    PROMPT,
     RATE,
     SIZE,
     UTILISATION,
@@ -33,8 +35,8 @@ WORDS = {
     "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining sft",
     "served": "serve serving served inference infer deploy host users requests",
     "timed": "long hours days time fast slow speed cost costs expensive money throughput latency tokens/s "
-    "second seconds",
-    "first": "ttft tpot itl",
+    "second seconds price prices",
+    "first": "ttft tpot itl prefill decode decoding generation",
     "flops": "flops flop macs",
     "most": "longest largest biggest maximum max most fits fit",
     "shape": "layers heads shape width wide depth deep",
@@ -78,6 +80,7 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("flops", lambda words: bool(words & FLOPS)),
     ("train", lambda words: bool(words & TRAINED and words & TIMED)),
     ("fit", lambda words: bool(words & TRAINED)),
+    ("train", lambda words: bool("hours" in words and words & CARDS)),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
     ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
     ("memory", lambda words: bool("weights" in words and words & BYTES)),
@@ -93,11 +96,15 @@ ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
 """The same where a card is named: its largest sizes, whether a model runs on it, how long the first token takes."""
 ONE_OF_MANY = "h100"
 """The card of a question about how many are needed, where it names none."""
+ONE_TOKEN = "KV cache per token"
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
 TERMS = {"fit": ("activations", "gradients", "logits"), "serve": ("KV cache",)}
 """Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
 FEWEST = "serve --for gpus"
+PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
+"""Parts of a model whose parameters and FLOPs are opened, by the words for them."""
+OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")
 
 
 class AskedInWords(NamedTuple):
@@ -206,13 +213,15 @@ def _of_a_name(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
 
 
 def _line(
-    asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: Sequence[tuple[str, str]]
+    asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: list[tuple[str, str]]
 ) -> tuple[str, Concept | None]:
     """The command that answers, with the options that the question's words are; and the concept that it explains."""
     lower, many, meant, typed, cards, explains = asked_by
     slots = {slot for slot, _ in given}
     if explains:
         return "explain", concept
+    if "prefill" in lower and cards:
+        given[:] = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
     if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
         return "flops --train --mfu", None
     if many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED):
@@ -220,6 +229,9 @@ def _line(
     if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
         return FEWEST, None
     asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
+    part = next((PARTS[word.lower()] for word in rest if word.lower() in PARTS), "")
+    if part and concept is None and asked in ("flops", "flops --train", "params") and not cards:
+        return f"explain {part}" + (f" --of {asked}" if asked != "params" else ""), None
     if typed and not (meant == "flops" and asked):
         mode = " --train" * bool(lower & TRAINED) or " --serve" * bool(lower & SERVED)
         return (meant + mode * (meant == "memory")), None
@@ -260,7 +272,8 @@ def _with_options(
         if options.setdefault(option, value) != value:
             left.append(value)
     first, *fixed = line.split() or [""]
-    if "--tokens" in options and first == "fit":
+    target = (fixed.pop(0),) if first == "explain" and fixed else ()
+    if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
     if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
         fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
@@ -272,7 +285,10 @@ def _with_options(
     left += _with_digits(rest)
     if concept is not None:
         left = [word for word in left if AMOUNT.fullmatch(word) and word[-1].isalpha()]
-    names = (first, *((concept.name,) if concept else ()), *models)
+    if concept is not None and concept.name == ONE_TOKEN and "--kv" in options:
+        concept = known()["kvcache"]  # of one token, which has a format
+        options = {"--context": "1", "--cache": "dynamic", **options}
+    names = (first, *((concept.name,) if concept else target), *models)
     said = tuple(part for option in options.items() for part in option)
     return AskedInWords((*filter(None, names), *fixed, *card, *said), tuple(left))
 
@@ -423,7 +439,7 @@ def _model(words: Sequence[str]) -> str:
 def _card(words: Sequence[str]) -> str:
     """The name of a card in these words, or of several; "" where they are none."""
     name = "-".join(words).lower()
-    for spelled in (name.removesuffix("s"), name):
+    for spelled in (name, name.removesuffix("s")):
         if re.search(r"\d", spelled) and is_card(spelled):
             return spelled
     return ""
