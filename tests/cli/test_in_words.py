@@ -23,6 +23,7 @@ VALUES = {
     "how large is an fp8 kv cache of llama 3.1 8b with 2k context": LLAMA_8B * 2048,
     "kv cache per token of mistral nemo": 2 * 40 * 8 * 128 * 2,
     "kv cache per token of llama 3 8b in fp8": LLAMA_8B,
+    "kv gpt2 512": 2 * 12 * 768 * 2 * 512,
     "kv of gpt2 at 512 tokens": 2 * 12 * 768 * 2 * 512,
     "gradient memory of llama 3.1 70b": 2 * PARAMS_70B,
     "gradients of llama 3.1 70b in fp32": 4 * PARAMS_70B,
@@ -38,6 +39,9 @@ SAME = {
     "how much do the activations of gpt2 take in training with batch 4": "explain activations gpt2 --batch 4",
     "logits memory of llama 3.1 8b at 8k": "explain logits llama-3.1-8b --seq 8k",
     "optimizer memory of gpt2 with 8-bit adam": "explain 'AdamW states' gpt2 --optimizer adamw-8bit",
+    "activations of gpt2, batch 2, 512, no gradient checkpointing": "explain activations gpt2 --batch 2 --seq 512 "
+    "--checkpointing none",
+    "inference memory of gpt2 at 512 in fp8": "memory gpt2 --serve --context 512 --weights fp8",
     "how much memory do the weights of llama 3.1 70b take in fp8": "memory llama-3.1-70b --weights fp8",
     "how many tokens should I train a 1b model on": "design --compute 1.2e20",
     "how many tokens to train llama 3 8b on": "explain 'tokens per parameter' llama-3-8b",
@@ -82,6 +86,9 @@ REFUSED = {
     "kv cache at 32k on h100": "name one: tfcalc llama-3-8b --gpu h100",
     "kv cache of gpt2 at 512 and 1k": "'1k' in the question is not understood; type tfcalc explain 'KV cache' gpt2",
     "how fast is gpt2 on an h100 or an a100": "the question names 2 cards",
+    "kv cache per token of llama 3 8b at 8k": "type tfcalc explain 'KV cache per token' llama-3-8b,",
+    "params of gpt2 in fp8": "type tfcalc params gpt2, which leaves it out",
+    "gpu for training": "names no model that is known",
     "MFU of gpt2 on 8 a100s": "add --tokens-per-second",
 }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from tfcalc.catalog import index, is_known, is_path, parts, preset
 from tfcalc.catalog import meant as meant_by
-from tfcalc.cli.commands import ALIASES, COMMANDS
+from tfcalc.cli.commands import ALIASES, COMMANDS, command
 from tfcalc.cli.said import (
     AMOUNT,
     FORMAT,
@@ -44,10 +45,11 @@ WORDS = {
     "runs": "run runs running",
     "bytes": "memory vram ram gb bytes big large much size space",
     "cards": "gpu gpus card cards",
+    "memory": "memory vram ram",
     "of any model": "lora qlora dpo grpo ppo kv cache activations gradients logits parameters params",
 }
 """Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, OF_ANY_MODEL = (
+TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, MEMORY, OF_ANY_MODEL = (
     frozenset(said.split()) for said in WORDS.values()
 )
 OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
@@ -81,6 +83,7 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("train", lambda words: bool(words & TRAINED and words & TIMED)),
     ("fit", lambda words: bool(words & TRAINED)),
     ("train", lambda words: bool("hours" in words and words & CARDS)),
+    ("memory --serve", lambda words: bool(words & SERVED and words & MEMORY and words.isdisjoint(TIMED | CARDS))),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
     ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
     ("memory", lambda words: bool("weights" in words and words & BYTES)),
@@ -152,7 +155,7 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         return answer
     first = named_among(rest)
     given = list(amounts(rest, _of_a_name(first, rest)))
-    named = named_among(rest)
+    named = _named_first(rest)
     concept = named.concept if named else first.concept if first and explains else None
     if not models:
         _refuse_what_needs_a_model(rest, concept, cards)
@@ -170,6 +173,18 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if line.startswith("fit") and many and not cards:
         cards = {ONE_OF_MANY: 0}
     return _with_options(line, concept, list(models), list(cards), rest, given)
+
+
+def _named_first(rest: Sequence[str]) -> Named | None:
+    """The concept that a question names: not one behind "with" or "without", where it names another one."""
+    named = named_among(rest)
+    if named is None or not {word.lower() for word in rest[named.places[0] - 1 : named.places[0]]} & {
+        "with",
+        "without",
+        "no",
+    }:
+        return named
+    return named_among(["" if place in named.places else word for place, word in enumerate(rest)]) or named
 
 
 def _refuse_what_needs_a_model(rest: Sequence[str], concept: Concept | None, cards: Iterable[str]) -> None:
@@ -271,6 +286,9 @@ def _with_options(
         option = option_of(slot, value, opens)
         if options.setdefault(option, value) != value:
             left.append(value)
+    if concept is not None and concept.name == ONE_TOKEN and "--kv" in options and "--context" not in options:
+        concept = known()["kvcache"]  # of one token, which has a format
+        options = {"--context": "1", "--cache": "dynamic", **options}
     first, *fixed = line.split() or [""]
     target = (fixed.pop(0),) if first == "explain" and fixed else ()
     if first == "fit" and any(option in options for option in OF_A_RUN):
@@ -281,16 +299,24 @@ def _with_options(
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)
             options[adapters] = options.pop("--lora")
+    if first:
+        has = _flags_of(first, concept)
+        left += [options.pop(option) for option in [*options] if option not in has]
     card = ("--gpu", *cards) if cards else ()
     left += _with_digits(rest)
     if concept is not None:
-        left = [word for word in left if AMOUNT.fullmatch(word) and word[-1].isalpha()]
-    if concept is not None and concept.name == ONE_TOKEN and "--kv" in options:
-        concept = known()["kvcache"]  # of one token, which has a format
-        options = {"--context": "1", "--cache": "dynamic", **options}
+        left = [word for word in left if is_format(word) or (AMOUNT.fullmatch(word) and len(word) > 1)]
     names = (first, *((concept.name,) if concept else target), *models)
     said = tuple(part for option in options.items() for part in option)
     return AskedInWords((*filter(None, names), *fixed, *card, *said), tuple(left))
+
+
+def _flags_of(name: str, concept: Concept | None) -> set[str]:
+    """The options of a command, or of what opens a concept."""
+    called = command(name)
+    if concept is not None and concept.opens:
+        called = called.meant(shlex.split(concept.opens))
+    return {part for option in called.options for flag in option.flags for part in flag.split("/")}
 
 
 def _asks_of_a_number(words: Sequence[str]) -> bool:

@@ -114,7 +114,9 @@ def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[st
     for place in places:
         if PRICE.fullmatch(words[place]):
             yield "--price", words[place].removeprefix("$")
-        elif LONG.fullmatch(words[place]) and (words[place][-1:] in "kKi" or words[place - 1 : place] == ["at"]):
+        elif LONG.fullmatch(words[place]) and (
+            words[place][-1:] in "kKi" or words[place - 1 : place] in (["at"], [""])
+        ):
             yield LENGTH, words[place]
         elif SHARE.fullmatch(words[place]) and (near := _nearest(words, place, UTILISATION)) is not None:
             words[near] = ""
