@@ -29,6 +29,7 @@ BY_HAND: dict[str, float] = {
     "KV cache": 2 * L * KV * D * 2 * 8192,
     "kv per token": 2 * L * KV * D * 2,
     "6ND": 6 * LLAMA * 4096,
+    "2ND": 2 * LLAMA * 4096,
     "MFU": 9500 * 3 * FORWARD / 4096 / PEAK,
     "softmax": 4 * 4096**2 * H + 6 * 4096**2 * HEADS,  # a scale and five operations a score
     "QK^T": 4 * 4096**2 * H,
@@ -245,6 +246,29 @@ def test_times_and_shares_are_opened_into_their_parts(tfcalc: Program) -> None:
     assert parts("bubble", "llama-3-70b") == {"idle_passes": 3, "micro_batches": 8, "vpp": 1}
 
 
+OWN = {
+    "softmax": 5 * 4096**2 * HEADS,
+    "RoPE": 3 * 4096 * (HEADS + KV) * D,
+    "Q K^T": 2 * 4096**2 * H,
+    "activation function": 4 * 4096 * FFN,  # an exponential, a sum, a quotient and a product
+    "positional encoding": 1024 * 768,  # GPT-2's table
+}
+"""Numbers of rows that are the concept itself, in one layer."""
+
+
+def test_the_number_of_a_concept_is_its_own_or_says_what_it_is_of(tfcalc: Program) -> None:
+    for name, value in OWN.items():
+        title = tfcalc("explain", name).stdout.splitlines()[0]
+        assert re.match(rf"{re.escape(name)}: {value:,} of [\d,]+ ", title), title
+        assert tfcalc("explain", name, "-q").stdout == f"{value}\n"
+    assert tfcalc("explain", "causal").stdout.startswith(
+        f"causal mask: {BY_HAND['causal mask']:,}, FLOPs of the whole forward pass"
+    )
+    for concept in (one for one in CONCEPTS if one.whole and not one.row):
+        assert concept.whole in tfcalc("explain", concept.name).stdout.splitlines()[0]
+    assert "2ND: " in tfcalc("explain", "2ND", "gpt2").stdout
+
+
 def test_the_library_knows_concepts() -> None:
     assert number(explain("KV cache", "llama-3.1-8b").to_json()) == 2 * L * KV * D * 2 * 8192
     with pytest.raises(UsageError, match="sampling: "):
@@ -253,7 +277,7 @@ def test_the_library_knows_concepts() -> None:
 
 OF_LIBRARY = [
     *("KV cache", "LoRA", "prefill", "head dim"),
-    *("6ND", "MACs", "MFU", "HFU", "roofline", "arithmetic intensity", "speculative decoding", "TTFT", "TPOT"),
+    *("6ND", "2ND", "MACs", "MFU", "HFU", "roofline", "arithmetic intensity", "speculative decoding", "TTFT", "TPOT"),
     *("tokens per second", "concurrency", "tensor parallelism", "pipeline parallelism", "bubble", "expert parallelism"),
     *("gradient accumulation", "training time"),
 ]

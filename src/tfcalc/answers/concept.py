@@ -42,9 +42,9 @@ def _asked(module: str, name: str, *arguments: Any, **words: Any) -> Answer:
 
 
 def _step(model: Model, said: Said) -> Workload | None:
-    """The training step that is said, of the usual length."""
+    """The forward pass, or the training step, that is said, of the usual length."""
     words = {"recompute": said["checkpointing"]} if "checkpointing" in said else {}
-    return in_words(model, None, None, None, {"train": True, **words}).workload
+    return in_words(model, None, None, None, {"train": "train" in said, **words}).workload
 
 
 def _utilisation(model: Model, said: Said) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from math import ceil, log2
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
@@ -592,10 +593,25 @@ class Train(Answer):
     def _shares(self) -> Iterator[str]:
         """Yield what gives hours where nothing is estimated."""
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
-            yield "--mfu 35% (hours at that share of the peak)"
+            price = self.only.price is None
+            yield f"--mfu 35%{' --price 2.50' * price} (hours {'and money ' * price}at that share of the peak)"
             half = next((name for name in ("bf16", "fp16") if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
+
+    def _sooner(self) -> Iterator[str]:
+        """Yield what ends a long run sooner: more sequences at once, and more GPUs."""
+        one = self.only if self.question.card is not None else None
+        if one is None or not one.possible or self.question.plan.method != SFT:
+            return
+        hours = one.hours(one.step_seconds or one.floor)
+        run, plan = one.ran
+        if hours > HOURS_OF_A_RUN and value_of(run.batch_size) * value_of(plan.grad_accum) == 1:
+            yield "--batch N (sequences at once, not 1: fit --train --gpu NAME says how many)"
+        if hours > HOURS_OF_A_MONTH and one.gpus == one.card.gpus:
+            gpus = one.gpus << ceil(log2(hours / HOURS_OF_A_MONTH))
+            shared = "" if one.gpus > 1 else " --fsdp"
+            yield f"--gpu {gpus}x{one.accelerator.name}{shared} (as many share it)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
@@ -656,9 +672,13 @@ class Train(Answer):
             notes=notes,
             assumes=(),
             not_counted="",
-            see_also=(*self._shares(), "--assumptions", "--json"),
+            see_also=(*self._shares(), *self._sooner(), "--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
+
+
+HOURS_OF_A_RUN, HOURS_OF_A_MONTH = 1, 720
+"""Hours from which on a run with one sequence at a time is told of larger batches, and one of more GPUs."""
 
 
 def _row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from tfcalc.catalog import index, is_known, is_path, parts, preset
-from tfcalc.cli.commands import ALIASES, COMMANDS
+from tfcalc.catalog import meant as meant_by
+from tfcalc.cli.commands import ALIASES, COMMANDS, command
 from tfcalc.cli.said import (
     AMOUNT,
     FORMAT,
+    LENGTH,
+    PROMPT,
     RATE,
     SIZE,
     UTILISATION,
@@ -25,15 +29,15 @@ from tfcalc.cli.said import (
 from tfcalc.errors import UsageError
 from tfcalc.hardware import is_accelerator, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, known, named_among
+from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among
 from tfcalc.units import parse_count
 
 WORDS = {
     "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining sft",
     "served": "serve serving served inference infer deploy host users requests",
     "timed": "long hours days time fast slow speed cost costs expensive money throughput latency tokens/s "
-    "second seconds",
-    "first": "ttft tpot itl",
+    "second seconds price prices",
+    "first": "ttft tpot itl prefill decode decoding generation",
     "flops": "flops flop macs",
     "most": "longest largest biggest maximum max most fits fit",
     "shape": "layers heads shape width wide depth deep",
@@ -41,9 +45,11 @@ WORDS = {
     "runs": "run runs running",
     "bytes": "memory vram ram gb bytes big large much size space",
     "cards": "gpu gpus card cards",
+    "memory": "memory vram ram",
+    "of any model": "lora qlora dpo grpo ppo kv cache activations gradients logits parameters params",
 }
 """Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS = (
+TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, MEMORY, OF_ANY_MODEL = (
     frozenset(said.split()) for said in WORDS.values()
 )
 OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
@@ -54,6 +60,7 @@ LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
 LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
+BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 TIMES = ("x", "×", "*")
 
@@ -75,6 +82,8 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("flops", lambda words: bool(words & FLOPS)),
     ("train", lambda words: bool(words & TRAINED and words & TIMED)),
     ("fit", lambda words: bool(words & TRAINED)),
+    ("train", lambda words: bool("hours" in words and words & CARDS)),
+    ("memory --serve", lambda words: bool(words & SERVED and words & MEMORY and words.isdisjoint(TIMED | CARDS))),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
     ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
     ("memory", lambda words: bool("weights" in words and words & BYTES)),
@@ -90,11 +99,15 @@ ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
 """The same where a card is named: its largest sizes, whether a model runs on it, how long the first token takes."""
 ONE_OF_MANY = "h100"
 """The card of a question about how many are needed, where it names none."""
+ONE_TOKEN = "KV cache per token"
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
 TERMS = {"fit": ("activations", "gradients", "logits"), "serve": ("KV cache",)}
 """Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
 FEWEST = "serve --for gpus"
+PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
+"""Parts of a model whose parameters and FLOPs are opened, by the words for them."""
+OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")
 
 
 class AskedInWords(NamedTuple):
@@ -133,20 +146,23 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         if place and (number := _number(rest[before])):
             cards, rest[before] = {f"{number}x{name}": place}, ""
     if len(models) > 1:
-        line = ("compare", *models, *(("--gpu", *cards) if cards else ()))
+        both = ("compare", *models, *(("--gpu", *cards) if cards else ()))
         if explains or _with_digits(rest):
-            fact, both = f"the question names {len(models)} models", f"tfcalc {' '.join(line)} puts them side by side"
-            raise UsageError(fact, f"ask about one of them; {both}")
-        return AskedInWords(line, ())
+            fact, remedy = f"the question names {len(models)} models", f"tfcalc {' '.join(both)} puts them side by side"
+            raise UsageError(fact, f"ask about one of them; {remedy}")
+        return AskedInWords(both, ())
     if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
         return answer
     first = named_among(rest)
-    given = list(amounts(rest, _kept(first, rest)))
-    named = named_among(rest)
+    given = list(amounts(rest, _of_a_name(first, rest)))
+    named = _named_first(rest)
     concept = named.concept if named else first.concept if first and explains else None
-    if not models and (concept is None or not given or cards):
-        return None
-    asked = Asked(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
+    if not models:
+        _refuse_what_needs_a_model(rest, concept, cards)
+        if concept is None or not (given or cards):
+            return None
+        explains = True
+    asked = Deciding(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
     line, concept = _line(asked, rest, concept, given)
     if explains and concept is None:
         part = [word for word in rest if word and word.lower() not in FILLERS]
@@ -159,10 +175,42 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     return _with_options(line, concept, list(models), list(cards), rest, given)
 
 
-class Asked(NamedTuple):
-    """What decides on the command: the words in ``lower`` case, what "how many" asks about, and the first word.
+def _named_first(rest: Sequence[str]) -> Named | None:
+    """The concept that a question names: not one behind "with" or "without", where it names another one."""
+    named = named_among(rest)
+    if named is None or not {word.lower() for word in rest[named.places[0] - 1 : named.places[0]]} & {
+        "with",
+        "without",
+        "no",
+    }:
+        return named
+    return named_among(["" if place in named.places else word for place, word in enumerate(rest)]) or named
 
-    That is ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in :func:`question_in`.
+
+def _refuse_what_needs_a_model(rest: Sequence[str], concept: Concept | None, cards: Iterable[str]) -> None:
+    """Raise the error of a name that is several models', or of a card with a concept that is of a model alone."""
+    families = {parts(name).family for name in index()} - KNOWN - {"transformer"}
+    for place, word in enumerate(rest):
+        if word.lower() in families and not (concept and concept_of(word)):
+            _, name = next(_names_at(rest, place, _incomplete), (0, word))
+            preset(name)
+    for card in cards:
+        if concept is not None and "--gpu" not in concept.opens:
+            fact = f"{quoted(card)} in the question is a card, and no model is named"
+            raise UsageError(fact, f"name one: tfcalc {concept.model} --gpu {card}")
+
+
+def _incomplete(words: Sequence[str]) -> str:
+    """The name in these words that presets have and further words beside it; "" where none has."""
+    name = "-".join(words).lower()
+    return name if meant_by(name, index()) else ""
+
+
+class Deciding(NamedTuple):
+    """Words that decide on the command: all in ``lower`` case, what "how many" asks about, and the first word.
+
+    The first stands for ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in
+    :func:`question_in`.
     """
 
     lower: frozenset[str]
@@ -173,20 +221,22 @@ class Asked(NamedTuple):
     explains: bool
 
 
-def _kept(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
+def _of_a_name(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
     """The places of a concept's name that has a number, such as "ZeRO 3", and is no format."""
     said = [rest[place] for place in named.places] if named else []
     return named.places if named and _with_digits(said) and not is_format("".join(said)) else ()
 
 
 def _line(
-    asked_by: Asked, rest: Sequence[str], concept: Concept | None, given: Sequence[tuple[str, str]]
+    asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: list[tuple[str, str]]
 ) -> tuple[str, Concept | None]:
     """The command that answers, with the options that the question's words are; and the concept that it explains."""
     lower, many, meant, typed, cards, explains = asked_by
     slots = {slot for slot, _ in given}
     if explains:
         return "explain", concept
+    if "prefill" in lower and cards:
+        given[:] = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
     if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
         return "flops --train --mfu", None
     if many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED):
@@ -194,6 +244,9 @@ def _line(
     if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
         return FEWEST, None
     asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
+    part = next((PARTS[word.lower()] for word in rest if word.lower() in PARTS), "")
+    if part and concept is None and asked in ("flops", "flops --train", "params") and not cards:
+        return f"explain {part}" + (f" --of {asked}" if asked != "params" else ""), None
     if typed and not (meant == "flops" and asked):
         mode = " --train" * bool(lower & TRAINED) or " --serve" * bool(lower & SERVED)
         return (meant + mode * (meant == "memory")), None
@@ -233,27 +286,54 @@ def _with_options(
         option = option_of(slot, value, opens)
         if options.setdefault(option, value) != value:
             left.append(value)
+    if concept is not None and concept.name == ONE_TOKEN and "--kv" in options and "--context" not in options:
+        concept = known()["kvcache"]  # of one token, which has a format
+        options = {"--context": "1", "--cache": "dynamic", **options}
     first, *fixed = line.split() or [""]
-    if "--tokens" in options and first == "fit":
+    target = (fixed.pop(0),) if first == "explain" and fixed else ()
+    if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
     if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
         fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
+    for adapters in ("--lora", "--qlora"):
+        if adapters in fixed and "--lora" in options:
+            fixed.remove(adapters)
+            options[adapters] = options.pop("--lora")
+    if first:
+        has = _flags_of(first, concept)
+        left += [options.pop(option) for option in [*options] if option not in has]
     card = ("--gpu", *cards) if cards else ()
     left += _with_digits(rest)
     if concept is not None:
-        left = [word for word in left if AMOUNT.fullmatch(word) and word[-1].isalpha()]
-    names = (first, *((concept.name,) if concept else ()), *models)
+        left = [word for word in left if is_format(word) or (AMOUNT.fullmatch(word) and len(word) > 1)]
+    names = (first, *((concept.name,) if concept else target), *models)
     said = tuple(part for option in options.items() for part in option)
     return AskedInWords((*filter(None, names), *fixed, *card, *said), tuple(left))
 
 
+def _flags_of(name: str, concept: Concept | None) -> set[str]:
+    """The options of a command, or of what opens a concept."""
+    called = command(name)
+    if concept is not None and concept.opens:
+        called = called.meant(shlex.split(concept.opens))
+    return {part for option in called.options for flag in option.flags for part in flag.split("/")}
+
+
 def _asks_of_a_number(words: Sequence[str]) -> bool:
-    """Return whether a sentence asks where bytes come from, which is no card's memory."""
-    return words[:1] == ["where"] and any(re.fullmatch(r"(?i)[\d.]+gi?b", word) for word in words)
+    """Return whether a sentence asks where bytes come from, which are no card's memory.
+
+    >>> _asks_of_a_number("how is 31.25GB of logits made".split()), _asks_of_a_number("on 24GB of vram".split())
+    (True, False)
+    """
+    places = [place for place, word in enumerate(words) if BYTES_SAID.fullmatch(word)]
+    of_what = [
+        words[place + 2].lower() for place in places if words[place + 1 : place + 2] == ["of"] and words[place + 2 :]
+    ]
+    return bool(places) and (words[0].lower() == "where" or any(word not in BYTES for word in of_what))
 
 
 def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
-    """What "how many" asks about: the word behind it, "gpus" where it is a card; "" where nothing is asked so."""
+    """The word that "how many" asks about, "gpus" where that is a card; "" where nothing is asked so."""
     place = next((place for place, word in enumerate(rest) if word.lower() == "many"), None)
     if place is None:
         return ""
@@ -275,9 +355,10 @@ def _of_no_model(
         return AskedInWords(("design", "--compute", amount), ())
     if size and lower & OF_A_SHAPE:
         return AskedInWords(("design", size), ())
-    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | {"lora", "qlora", "dpo", "grpo", "ppo", "cache"}):
+    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | OF_ANY_MODEL):
         raise _of_a_size(said, size, meant)
-    if len(cards) != 1 or named_among(rest) is not None:
+    named = named_among(rest)
+    if len(cards) != 1 or (named is not None and named.concept.name not in AT_A_GLANCE):
         return None
     if "models" in lower:
         raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
@@ -384,7 +465,7 @@ def _model(words: Sequence[str]) -> str:
 def _card(words: Sequence[str]) -> str:
     """The name of a card in these words, or of several; "" where they are none."""
     name = "-".join(words).lower()
-    for spelled in (name.removesuffix("s"), name):
+    for spelled in (name, name.removesuffix("s")):
         if re.search(r"\d", spelled) and is_card(spelled):
             return spelled
     return ""

@@ -175,6 +175,8 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
         question = _words().question_in(said if first == called else words, explains=True)
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS and behind(words) > 1:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))
+        if question is None and PREPOSITIONS.intersection(said):
+            raise UsageError(f"{quoted(' '.join(words))} names no model that is known", "tfcalc models lists them")
     elif called == first == "compare" and len(said) > 2:
         question = _words().question_in(said)
         question = question if question is not None and question.line[0] == called else None

@@ -1,4 +1,4 @@
-"""What the words of a question say beside models and cards: sizes, formats, prices, ways of training."""
+"""Words of a question beside its models and cards: sizes, formats, prices, ways of training, each as an option."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ RATE = "--tokens-per-second"
 
 BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens"))
 """Words between an amount and what it is of."""
+APART = frozenset(("with", "at"))
+"""Those that begin something else behind an amount."""
+IN_FRONT = ("batch", "batches", "context", "ctx", "seq", "sequence", "prompt", "rank", "tp", "pp", "cp", "ep")
+"""Words that stand in front of their amount as often as behind it."""
 AMOUNTS = {
     **dict.fromkeys(("context", "ctx"), "--context"),
     **dict.fromkeys(("sequence", "sequences", "seq"), "--seq"),
@@ -92,10 +96,10 @@ def in_one_spelling(words: Sequence[str]) -> list[str]:
     return text.split()
 
 
-def amounts(words: list[str], kept: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[str, str]]:
     """Options with the amounts in these words, in which "" takes the place of each, and of what it is of.
 
-    Words at the places that are ``kept`` belong to a name.
+    Words at the ``spared`` places belong to a name.
 
     >>> words = "with a context length of 32k and 8 users at 4k in fp8".split()
     >>> list(amounts(words))
@@ -103,14 +107,16 @@ def amounts(words: list[str], kept: Collection[int] = ()) -> Iterator[tuple[str,
     >>> [word for word in words if word]
     ['with', 'a', 'and', 'at', 'in']
     """
-    places = [place for place in range(len(words)) if place not in kept]
+    places = [place for place in range(len(words)) if place not in spared]
     for place in places:
         if AMOUNT.fullmatch(words[place]):
             yield from _amount(words, place)
     for place in places:
         if PRICE.fullmatch(words[place]):
             yield "--price", words[place].removeprefix("$")
-        elif LONG.fullmatch(words[place]) and (words[place][-1:] in "kKi" or words[place - 1 : place] == ["at"]):
+        elif LONG.fullmatch(words[place]) and (
+            words[place][-1:] in "kKi" or words[place - 1 : place] in (["at"], [""])
+        ):
             yield LENGTH, words[place]
         elif SHARE.fullmatch(words[place]) and (near := _nearest(words, place, UTILISATION)) is not None:
             words[near] = ""
@@ -125,17 +131,27 @@ def amounts(words: list[str], kept: Collection[int] = ()) -> Iterator[tuple[str,
 
 def _amount(words: list[str], place: int) -> Iterator[tuple[str, str]]:
     """The option of the amount at this place; none where no word says what it is of."""
-    amount, direct = words[place], words[place + 1 : place + 2]
-    of_tokens = direct in (["token"], ["tokens"])
-    behind = next((at for at in range(place + 1, len(words)) if words[at].lower() not in BESIDE), place)
+    of_tokens = words[place + 1 : place + 2] in (["token"], ["tokens"])
+    behind = next((at for at in range(place + 1, len(words)) if words[at].lower() not in BESIDE - APART), place)
     before = next((at for at in reversed(range(place)) if words[at].lower() not in BESIDE), place)
-    if of_tokens and behind + 1 < len(words) and AMOUNT.fullmatch(words[behind + 1]):
-        behind = place  # which is what the next amount is of: 8k tokens, batch 4
+    if behind < len(words) and _is_of_the_next(words, behind):
+        behind = place
     of_what = next((at for at in (behind, before) if words[at].lower() in AMOUNTS), place)
+    amount = words[place]
     if option := AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else ""):
         first, last = sorted((place, of_what if of_what != place else place + of_tokens))
         words[first : last + 1] = [""] * (last + 1 - first)
         yield option, amount
+
+
+def _is_of_the_next(words: Sequence[str], place: int) -> bool:
+    """Return whether a word is of the amount behind it, not of the one before it: ``batch`` in ``8k, batch 16``."""
+    if words[place].lower() not in IN_FRONT:
+        return False
+    at = next((at for at in range(place + 1, len(words)) if words[at].lower() not in BESIDE - APART), place)
+    own = [word.lower() for word in words[at + 1 : at + 2]]
+    counted = own and (own[0] in AMOUNTS or own[0] in ("token", "tokens")) and own[0] not in IN_FRONT
+    return bool(AMOUNT.fullmatch(words[at])) and not counted
 
 
 def _nearest(words: Sequence[str], place: int, among: Collection[str]) -> int | None:

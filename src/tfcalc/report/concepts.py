@@ -45,6 +45,8 @@ class Concept(NamedTuple):
         meaning: two sentences.
         course: the heading of formulas.md that derives it.
         further: commands that show more; ``{}`` is the model.
+        row: a pattern of the rows of what is opened that are the concept itself, whose sum is told first.
+        whole: words for the number where it is that of more than the concept, or of another thing.
         refused: of what has no cost, why.
         instead: then the command to ask.
     """
@@ -58,6 +60,8 @@ class Concept(NamedTuple):
     meaning: str = ""
     course: str = ""
     further: tuple[str, ...] = ()
+    row: str = ""
+    whole: str = ""
     refused: str = ""
     instead: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -188,15 +189,23 @@ class Explained(Answer):
         lines: tuple[Line, ...] = getattr(self, "lines", ())
         return any(needed in line.names or needed in write(line.formula) for line in lines)
 
+    def own_value(self, row: str) -> int:
+        """The sum of the lines whose names are of this pattern."""
+        lines: tuple[Line, ...] = getattr(self, "lines", ())
+        return sum(line.value for line in lines if any(re.fullmatch(row, name) for name in line.names))
+
     def under_its_name(self, sheet: Sheet) -> Sheet:
         """The sheet under the name of the concept that was asked for, if one was, with what that is."""
         known = self.known_as
         if known is None:
             return sheet
         _, _, number = sheet.title.partition(": ")
+        own = self.own_value(known.row) if known.row else 0
+        told = f"{own:,} of {number}" if own else ", ".join(filter(None, (number, known.whole)))
         formula = [f"{known.name} = {known.formula}"] if known.formula else []
         return sheet._replace(
-            title=f"{known.name}: {number}",
+            title=f"{known.name}: {told}",
+            quiet=own or sheet.quiet,
             notes=[known.meaning, *formula, *sheet.notes, f"Derived in: {known.link}"],
             see_also=(*sheet.see_also, *known.further),
         )
