@@ -526,11 +526,14 @@ def test_rows_that_are_no_runs(quick: Quick, tmp_path: Path, row: dict[str, Any]
 
 
 def test_a_request_alone_waits_for_nobody(quick: Quick) -> None:
-    """However long its prompt, and however short its answer: it is read, and a step makes the token."""
+    """However long its prompt, and however short its answer: it is read, which makes the token; no step is running.
+
+    So it was under vLLM with one request: the first token of Qwen2.5-72B came after 41 ms (128 tokens) and 129 ms
+    (1,024), where a step took 31 ms (tt-inference-server, issue 143).
+    """
     words = ("serve", "llama-3-8b", "--gpu", "2xh100", "--input", "100k", "--output", "16")
     alone, batch = (answer(quick, *words, *static)["estimate"] for static in ((), ("--static",)))
-    token = alone["tpot_ms"]["value"]
-    assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"] + token)
+    assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"])
 
 
 def test_heads_that_do_not_divide_make_replicas(quick: Quick) -> None:

@@ -1099,7 +1099,8 @@ class Serve(ServedAnswer):
 
     def _told_of_server(self, by: EngineRates) -> Iterator[str]:
         """Yield what is known of what a server takes before a first token, where that is most of it, or not known."""
-        beside, at = self.of.beside_reading(by), self.at
+        at = self.at
+        beside = self.of.beside_reading(at.requests, by)
         if not by.fewest:
             known = f"; on other GPUs it was up to {short_seconds(by.server)}" if by.server else ""
             yield f"No run of a server tells a first token here: what it takes beside reading is not known{known}"

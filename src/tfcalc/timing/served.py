@@ -501,8 +501,9 @@ class ServedModel:
     def waited_for(self, running: Many, step: Many, by: EngineRates) -> Many:
         """Prompts of others that are read before a request's first token; all further ones are read between its tokens.
 
-        Requests that follow each other keep their order, so that of any two only one waits for the other. A step reads
-        no more than so many tokens of prompts: where answers are short, what has no place in their steps comes before.
+        Requests that follow each other keep their order, so that of any two only one waits for the other. The tokens of
+        prompts that a step reads are limited: where answers are short, prompts have no place in their steps, and come
+        before.
         """
         others, answer = self._others(running), self.load.answer
         if by.waves:
@@ -553,7 +554,7 @@ class ServedModel:
 
     def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds from when a request has room to its first token."""
-        pp, base = self.sharing.pp, self.beside_reading(by)
+        pp, base = self.sharing.pp, self.beside_reading(concurrency, by)
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
             return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
@@ -566,15 +567,17 @@ class ServedModel:
             waits += step * others / (others + 1) * smaller(1, self.load.answer - 1)
         return base + self.reading(1, by) + waits
 
-    def beside_reading(self, by: EngineRates) -> float:
+    def beside_reading(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds that an engine takes before a first token, beside reading prompts."""
-        return by.of_prompts * by.first
+        together = 1 if self.load.static else self._others(self.running(concurrency)) + 1
+        return by.of_prompts * by.first * together**by.grows
 
     def unseen(self, concurrency: Many, by: EngineRates) -> Unseen:
         """Seconds of them that no run tells, as all had more requests at once, or none was of a server."""
         if self.load.static:
             return ALL_SEEN
-        return Unseen(where(concurrency < by.fewest, self.beside_reading(by), 0.0), 0.0 if by.fewest else by.server)
+        less = where(concurrency < by.fewest, self.beside_reading(concurrency, by), 0.0)
+        return Unseen(less, 0.0 if by.fewest else by.server)
 
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
@@ -584,7 +587,7 @@ class ServedModel:
         """
         running = self.running(concurrency)
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
-        alone = self.beside_reading(by) + self.reading(1, by) + self.handing_over
+        alone = self.beside_reading(concurrency, by) + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
