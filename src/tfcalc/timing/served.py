@@ -490,16 +490,18 @@ class ServedModel:
         alone = TokenSeconds(times * kernel, times * reduced, times * launched, times * host, 0.0)
         if self.load.static or self.load.apart is not None:
             return alone
-        between = self._others(running) - self.waited_for(running, alone.step, by)
         each = self.among_others(running, by)
+        between = self._others(running) - self.waited_for(running, alone.step, each, by)
         return alone._replace(prompts=between / larger(1, self.load.answer - 1) * each)
 
     def _others(self, running: Many) -> Many:
         """Requests beside one that the same GPUs serve."""
         return larger(0.0, running / self.sharing.dp - 1)
 
-    def waited_for(self, running: Many, step: Many, by: EngineRates) -> Many:
-        """Prompts of others that are read before a request's first token; all further ones are read between its tokens.
+    def waited_for(self, running: Many, step: Many, each: Many, by: EngineRates) -> Many:
+        """Prompts of others, of these seconds each, that are read before a request's first token.
+
+        All further ones are read between its tokens.
 
         Requests that follow each other keep their order, so that of any two only one waits for the other. The tokens of
         prompts that a step reads are limited: where answers are short, prompts have no place in their steps, and come
@@ -509,7 +511,7 @@ class ServedModel:
         if by.waves:
             found = (others + self.prompts_at_once(running) - 1) / 2
         else:
-            reading = (others + 1) * self.among_others(running, by)
+            reading = (others + 1) * each
             busy = smaller(0.95, reading / larger(1e-9, answer * step + reading))
             found = smaller(WAITS * busy + by.queued * others + busy / (2 * (1 - busy)), others / 2)
         steps = (answer - 1) / self.load.draft.made
@@ -561,10 +563,10 @@ class ServedModel:
         if self.load.apart is not None:
             return self._handed_over(concurrency, by, self.load.apart)
         running = self.running(concurrency)
-        step, others = self.parts(concurrency, by).step, self._others(running)
-        waits = self.waited_for(running, step, by) * self.among_others(running, by)
+        step, others, each = self.parts(concurrency, by).step, self._others(running), self.among_others(running, by)
+        waits = self.waited_for(running, step, each, by) * each
         if not by.waves:  # for a step of others, where it comes in between
-            waits += step * others / (others + 1) * smaller(1, self.load.answer - 1)
+            waits = waits + step * others / (others + 1) * smaller(1, self.load.answer - 1)
         return base + self.reading(1, by) + waits
 
     def beside_reading(self, concurrency: Many, by: EngineRates) -> Many:
