@@ -536,6 +536,22 @@ def test_a_request_alone_waits_for_nobody(quick: Quick) -> None:
     assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "engine", "requests", "said"),
+    [
+        ("h100", "trtllm", "1", "known of 4 requests or more"),
+        ("h100", "trtllm", "4", "of the first are the server's own"),
+        ("a100", "trtllm", "4", "No run of a server tells a first token here"),
+        ("h100", "llama.cpp", "1", "No run of a server tells a first token here"),
+        ("h100", "nim", "1", "of the first are the server's own"),
+    ],
+)
+def test_what_a_server_takes_itself_is_told(quick: Quick, gpu: str, engine: str, requests: str, said: str) -> None:
+    """A first token of a small model is mostly that; of few requests it is not known, nor by batches without a server."""
+    found = quick("serve", "gpt2", "--input", "512", "--gpu", gpu, "--engine", engine, "--concurrency", requests).stdout
+    assert said in " ".join(found.split())
+
+
 def test_heads_that_do_not_divide_make_replicas(quick: Quick) -> None:
     """Qwen2.5-7B has 28 heads: of 8 GPUs 4 share each layer, unless somebody says otherwise."""
     found = answer(quick, "serve", "qwen2.5-7b", "--gpu", "8xh100")["deployment"]
