@@ -547,7 +547,7 @@ def test_a_request_alone_waits_for_nobody(quick: Quick) -> None:
     ],
 )
 def test_what_a_server_takes_itself_is_told(quick: Quick, gpu: str, engine: str, requests: str, said: str) -> None:
-    """A first token of a small model is mostly that; of few requests it is not known, nor by batches without a server."""
+    """A first token of a small model is mostly that; few requests do not tell it, nor batches without a server."""
     found = quick("serve", "gpt2", "--input", "512", "--gpu", gpu, "--engine", engine, "--concurrency", requests).stdout
     assert said in " ".join(found.split())
 
