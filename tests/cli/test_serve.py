@@ -600,11 +600,30 @@ def test_rows_that_are_no_runs(quick: Quick, tmp_path: Path, row: dict[str, Any]
 
 
 def test_a_request_alone_waits_for_nobody(quick: Quick) -> None:
-    """However long its prompt, and however short its answer: it is read, and a step makes the token."""
+    """However long its prompt, and however short its answer: it is read, which makes the token; no step is running.
+
+    So it was under vLLM with one request: the first token of Qwen2.5-72B came after 41 ms (128 tokens) and 129 ms
+    (1,024), where a step took 31 ms (tt-inference-server, issue 143).
+    """
     words = ("serve", "llama-3-8b", "--gpu", "2xh100", "--input", "100k", "--output", "16")
     alone, batch = (answer(quick, *words, *static)["estimate"] for static in ((), ("--static",)))
-    token = alone["tpot_ms"]["value"]
-    assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"] + token)
+    assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "requests", "said"),
+    [
+        ("h100", "trtllm", "1", "known of 4 requests or more"),
+        ("h100", "trtllm", "4", "of the first are the server's own"),
+        ("a100", "trtllm", "4", "No run of a server tells a first token here"),
+        ("h100", "llama.cpp", "1", "No run of a server tells a first token here"),
+        ("h100", "nim", "1", "of the first are the server's own"),
+    ],
+)
+def test_what_a_server_takes_itself_is_told(quick: Quick, gpu: str, engine: str, requests: str, said: str) -> None:
+    """A first token of a small model is mostly that; few requests do not tell it, nor batches without a server."""
+    found = quick("serve", "gpt2", "--input", "512", "--gpu", gpu, "--engine", engine, "--concurrency", requests).stdout
+    assert said in " ".join(found.split())
 
 
 def test_heads_that_do_not_divide_make_replicas(quick: Quick) -> None:

@@ -1,4 +1,4 @@
-"""Work is conserved: a server that is never idle while there is work reads each prompt once, and makes no step twice."""
+"""Work is conserved: a server that is never idle reads each prompt once, and makes each token once."""
 
 from __future__ import annotations
 

@@ -1152,14 +1152,16 @@ class Serve(ServedAnswer):
 
     def _told_of_server(self, by: EngineRates) -> Iterator[str]:
         """Yield what is known of what a server takes before a first token, where that is most of it, or not known."""
-        beside, at = self.of.beside_reading(by), self.at
+        at = self.at
+        beside = self.of.beside_reading(at.requests, by)
         if not by.fewest:
             known = f"; on other GPUs it was up to {short_seconds(by.server)}" if by.server else ""
             yield f"No run of a server tells a first token here: what it takes beside reading is not known{known}"
-        elif at.requests < by.fewest or 2 * beside > at.first.value:
-            few = f", of {by.fewest} requests at once or more: of fewer the band begins without them"
-            fact = f"{short_seconds(beside)} of the first token are what servers took beside reading prompts"
-            yield f"{fact}{few if at.requests < by.fewest else ''}"
+        elif at.requests < by.fewest:
+            seconds = short_seconds(beside)
+            yield f"Its band begins without a server's own {seconds}, known of {by.fewest} requests or more"
+        elif 2 * beside > at.first.value:
+            yield f"{short_seconds(beside)} of the first are the server's own, beside reading prompts"
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:

@@ -520,25 +520,28 @@ class ServedModel:
         alone = TokenSeconds(kernels, reduced, exchanged, launched, by_host, 0.0)
         if self.load.static or self.load.apart is not None:
             return alone
-        between = self._others(running) - self.waited_for(running, alone.step, by)
         each = self.among_others(running, by)
+        between = self._others(running) - self.waited_for(running, alone.step, each, by)
         return alone._replace(prompts=between / larger(1, self.load.answer - 1) * each)
 
     def _others(self, running: Many) -> Many:
         """Requests beside one that the same GPUs serve."""
         return larger(0.0, running / self.sharing.dp - 1)
 
-    def waited_for(self, running: Many, step: Many, by: EngineRates) -> Many:
-        """Prompts of others that are read before a request's first token; all further ones are read between its tokens.
+    def waited_for(self, running: Many, step: Many, each: Many, by: EngineRates) -> Many:
+        """Prompts of others, of these seconds each, that are read before a request's first token.
 
-        Requests that follow each other keep their order, so that of any two only one waits for the other. A step reads
-        no more than so many tokens of prompts: where answers are short, what has no place in their steps comes before.
+        All further ones are read between its tokens.
+
+        Requests that follow each other keep their order, so that of any two only one waits for the other. The tokens of
+        prompts that a step reads are limited: where answers are short, prompts have no place in their steps, and come
+        before.
         """
         others, answer = self._others(running), self.load.answer
         if by.waves:
             found = (others + self.prompts_at_once(running) - 1) / 2
         else:
-            reading = (others + 1) * self.among_others(running, by)
+            reading = (others + 1) * each
             busy = smaller(0.95, reading / larger(1e-9, answer * step + reading))
             found = smaller(WAITS * busy + by.queued * others + busy / (2 * (1 - busy)), others / 2)
         steps = (answer - 1) / self.load.draft.made
@@ -588,28 +591,30 @@ class ServedModel:
 
     def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds from when a request has room to its first token."""
-        pp, base = self.sharing.pp, self.beside_reading(by)
+        pp, base = self.sharing.pp, self.beside_reading(concurrency, by)
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
             return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
         if self.load.apart is not None:
             return self._handed_over(concurrency, by, self.load.apart)
         running = self.running(concurrency)
-        step, others = self.parts(concurrency, by).step, self._others(running)
-        waits = self.waited_for(running, step, by) * self.among_others(running, by)
+        step, others, each = self.parts(concurrency, by).step, self._others(running), self.among_others(running, by)
+        waits = self.waited_for(running, step, each, by) * each
         if not by.waves:  # for a step of others, where it comes in between
-            waits += step * others / (others + 1) * smaller(1, self.load.answer - 1)
+            waits = waits + step * others / (others + 1) * smaller(1, self.load.answer - 1)
         return base + self.reading(1, by) + waits
 
-    def beside_reading(self, by: EngineRates) -> float:
+    def beside_reading(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds that an engine takes before a first token, beside reading prompts."""
-        return by.of_prompts * by.first
+        together = 1 if self.load.static else self._others(self.running(concurrency)) + 1
+        return by.of_prompts * by.first * together**by.grows
 
     def unseen(self, concurrency: Many, by: EngineRates) -> Unseen:
         """Seconds of them that no run tells, as all had more requests at once, or none was of a server."""
         if self.load.static:
             return ALL_SEEN
-        return Unseen(where(concurrency < by.fewest, self.beside_reading(by), 0.0), 0.0 if by.fewest else by.server)
+        less = where(concurrency < by.fewest, self.beside_reading(concurrency, by), 0.0)
+        return Unseen(less, 0.0 if by.fewest else by.server)
 
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
@@ -619,7 +624,7 @@ class ServedModel:
         """
         running = self.running(concurrency)
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
-        alone = self.beside_reading(by) + self.reading(1, by) + self.handing_over
+        alone = self.beside_reading(concurrency, by) + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)

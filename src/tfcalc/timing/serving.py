@@ -3,16 +3,16 @@
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
     step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces + to experts
                + λ · layers + κ · further products + μ · layers with experts + ν · requests + host
-    first      base + t_1 + w · t_b, and of requests that do not stay in step (C − 1)/C · step, which runs then
+    first      base · C^g + t_1 + w · t_b, and of requests that do not stay in step (C − 1)/C · step, which runs then
     token      step + (C − 1 − w)/(osl − 1) · t_b: prompts of others that are not read before the first token
     w          (C − 1)/2 + (n − 1)/2 for requests that stay in step (n: prompts read at once),
                min(0.9ρ + q(C − 1) + ρ/(2(1 − ρ)), (C − 1)/2) for requests that do not; at least those for which the
                steps of an answer have no room
     rate       min(C · osl / (first + (osl − 1) · token), R / (step + R/osl · t_b)), where R of C requests have room
 
-ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, κ, μ, ν, host, base and
-q are an engine's, or those that engines share (serving_rates.toml). f is another for tokens, for prompts, and for the
-experts that prompts are sent to. κ is of the matrix products that a layer has beyond those of a dense one: latent
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, κ, μ, ν, host, base, g
+and q are an engine's, or those that engines share (serving_rates.toml). f is another for tokens, for prompts, and for
+the experts that prompts are sent to. κ is of the matrix products that a layer has beyond those of a dense one: latent
 attention and its indexer, shared experts. t_b is the time of a prompt among others, ρ the share of time that prompts
 take.
 """
@@ -121,7 +121,8 @@ class EngineRates(NamedTuple):
         expert_prompts: the same of the experts that prompts are sent to, unevenly.
         layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
         further: seconds of a matrix product of a layer beyond those of a dense one.
-        host, request, first: seconds of a step, of a request in it, and before a first token.
+        host, request, first: seconds of a step, of a request in it, and before a first token of one request.
+        grows: power of the requests at once as which the last ones grow.
         queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
         newest: newest version among its runs.
@@ -145,6 +146,7 @@ class EngineRates(NamedTuple):
     host: float
     request: float
     first: float
+    grows: float
     queued: float
     waves: bool
     newest: str
