@@ -384,7 +384,7 @@ class ServedModel:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """What tokens send to experts on GPUs that do not have them: those of other groups."""
+        """Vectors that tokens send to experts on GPUs that do not have them: those of other groups."""
         routed = [one for one in self.token.operations if one.routing is not None]
         if self.sharing.dp == 1 or not routed:
             return Exchange()

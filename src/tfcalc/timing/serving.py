@@ -215,7 +215,7 @@ NOWHERE = Spread(certain=False, expected=0.0)
 
 
 class Exchange(NamedTuple):
-    """What tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
+    """Vectors that tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
 
     over: Spread = NOWHERE
     bytes: float = 0.0
@@ -271,7 +271,7 @@ class ServingMachine:
         return self.products().peak > 0
 
     def products(self, numbers: str = "", stored: int = 0) -> Products:
-        """Return how it multiplies weights that are ``stored`` in so many bits, of a format that is multiplied so.
+        """Return how it multiplies weights of ``stored`` bits, of a format that kernels multiply in these ``numbers``.
 
         That is in ``numbers`` where it has such products, in those of 8 bits where only the weights have 4, and in 16
         bits elsewhere: then the weights alone have fewer.
