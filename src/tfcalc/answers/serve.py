@@ -929,12 +929,11 @@ class Serve(ServedAnswer):
             )
             first = short_seconds(self.at.floor_of_first.seconds)
             told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
+            told = self._waiting + told
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
-        if at.running < at.concurrency:
-            waiting = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room"
-            users = f"{waiting}{self._for_all}; {users}"
+        users = self._waiting + users
         rate = f"{at.rate.value:,.0f} tokens/s in all"
         if self.question.rate and self.keeps_up:
             rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
@@ -959,10 +958,13 @@ class Serve(ServedAnswer):
         )
 
     @property
-    def _for_all(self) -> str:
-        """The GPUs that run all requests at once, in parentheses; nothing where none were found."""
-        found = self.holding_all
-        return f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
+    def _waiting(self) -> str:
+        """Number of requests that run at once, and the GPUs that run all; nothing where these do."""
+        at, found = self.at, self.holding_all
+        if at.running >= at.concurrency:
+            return ""
+        held = f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
+        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room{held}; "
 
     @property
     def promised(self) -> str:

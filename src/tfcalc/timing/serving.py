@@ -289,13 +289,17 @@ class ServingMachine:
         """Seconds to move the bytes that are certainly read and written."""
         return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
 
-    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "") -> Many:
-        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others."""
+    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "", groups: Many = 1) -> Many:
+        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others.
+
+        Experts get tokens from this share of the groups that have requests of their own.
+        """
         seconds: Many = 0.0
         for one in step.operations:
             found = self.products(numbers, bits_of(one)) if one.bits else self.products(cached)
             if found.peak:
-                seconds += value_of(one.layers) * whole(one.flops) / found.peak
+                share = groups if one.routing is not None else 1
+                seconds += value_of(one.layers) * whole(one.flops) * share / found.peak
         return seconds
 
     def sent(self, tokens: Many, layers: LayerCounts, tp: int) -> Many:
