@@ -71,6 +71,7 @@ FURTHER = (
     "gpus h100",
     "serve llama-3.3-70b --gpu 4xh200,4xb200",
     "serve mixtral-8x7b --gpu 4xh100,8xa100-80,l4 --concurrency 2",
+    "serve mixtral-8x7b --gpu 8xh100 --dp 8 --ep 8",
     "report gpt2 --layers 2 --seq 64",
     "report clip-vit-base-patch16 --layers 2",
     "fit llama-3-70b --serve --context 1k",

@@ -108,6 +108,18 @@ def test_tokens_go_to_experts_of_other_groups() -> None:
     assert served("mixtral-8x7b", Load(999, 2), sharing=Sharing(tp=8, ep=8)).exchange.over.expected == 0
 
 
+def test_a_prompt_alone_has_all_groups_to_itself() -> None:
+    """Of one prompt of Mixtral each of eight GPUs may have an eighth of its two experts' products, whatever its group;
+    of eight prompts each has as much as one.
+    """
+    alone = served("mixtral-8x7b", Load(4096, 2), sharing=Sharing(dp=8, ep=8))
+    experts = 32 * 2 * 2 * 4096 * 3 * 4096 * 14336 / 989.4e12
+    whole = served("mixtral-8x7b", Load(4096, 2)).floor_of_prompt(1).compute
+    assert whole - alone.floor_of_prompt(1).compute == pytest.approx(experts * 7 / 8)
+    batch = served("mixtral-8x7b", Load(4096, 2, 8, static=True), sharing=Sharing(dp=8, ep=8))
+    assert batch.floor_of_prompt(8).compute == pytest.approx(whole)
+
+
 def test_more_than_fits_does_not_run() -> None:
     """Llama 2 70B in fp8 on an H100 of 79.1 GiB: the floor of 512 requests is that of those which the engine has room
     for, fewer than the whole memory would hold.

@@ -139,8 +139,8 @@ class ServedAt:
         """Tokens per second of all replicas: no more than come, nor than as many requests as can run make."""
         assert self.by is not None
         if self.arriving:
-            most = self.answer.point(self.answer.most_at_once).rate
-            return Guess(*(min(one, self.arriving * self.answer.question.load.answer) for one in most))
+            most = self.arriving * self.answer.question.load.answer
+            return Guess(*(min(one, most) for one in self.answer.full.rate))
         of, requests = self.of, self.requests
         first = self._banded(of.first_of_running(requests, self.by), self.floor_of_first, first=True)
         full = self._banded(of.token_of_full(requests, self.by), self.floor_of_token, first=False)
@@ -153,6 +153,11 @@ class ServedAt:
     def rate_of_gpu(self) -> float:
         """Tokens per second of a GPU."""
         return float(self.rate.value / self.answer.question.gpus)
+
+    @property
+    def ended(self) -> float:
+        """Requests that end each second."""
+        return float(self.rate.value / self.answer.question.load.answer)
 
     @property
     def floor_rate(self) -> float:
@@ -737,6 +742,16 @@ class Serve(ServedAnswer):
         """Requests that the engine runs at once, of those that have room; 1 where none has."""
         return max(1, min(self.capacity, self.of.most * self.decoding))
 
+    @cached_property
+    def full(self) -> ServedAt:
+        """The model with as many requests as run at once."""
+        return self.point(self.most_at_once)
+
+    @property
+    def keeps_up(self) -> bool:
+        """Return whether as many requests can end as come, by the estimate."""
+        return not self.question.rate or self.full.ended >= self.question.rate
+
     @property
     def decoding(self) -> int:
         """Groups of GPUs that make tokens, each with a copy of the model."""
@@ -837,8 +852,8 @@ class Serve(ServedAnswer):
 
     @property
     def succeeded(self) -> bool:
-        """Return whether it fits, and keeps the limits."""
-        if not self.holds:
+        """Return whether it fits, serves all that come, and keeps the limits."""
+        if not self.holds or not self.keeps_up:
             return False
         return self.promise is None or bool(self.promise.met)
 
@@ -916,14 +931,13 @@ class Serve(ServedAnswer):
             )
             first = short_seconds(self.at.floor_of_first.seconds)
             told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
+            told = self._waiting + told
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
-        if at.running < at.concurrency:
-            waiting = f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room"
-            users = f"{waiting}{self._for_all}; {users}"
+        users = self._waiting + users
         rate = f"{at.rate.value:,.0f} tokens/s in all"
-        if self.question.rate:
+        if self.question.rate and self.keeps_up:
             rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
         if self.question.gpus > 1:
             rate += f", {at.rate_of_gpu:,.0f} a GPU"
@@ -933,13 +947,26 @@ class Serve(ServedAnswer):
         told = f"{users}; {rate}"
         if self.promise is not None:
             told = f"{self.promised}; {told}"
-        return told
+        return told if self.keeps_up else f"{self._too_many}; {told}"
 
     @property
-    def _for_all(self) -> str:
-        """The GPUs that run all requests at once, in parentheses; nothing where none were found."""
-        found = self.holding_all
-        return f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
+    def _too_many(self) -> str:
+        """Number of requests that come and that end, and the GPUs that would serve all of them."""
+        q, ended = self.question, self.full.ended
+        verdict = CANNOT if self.full.floor_rate < q.rate * q.load.answer else SHOULD_NOT
+        more = options_of(q.card, ceil(q.rate / ended * q.replicas) * q.gpus_of_replica, q.sharing)
+        return (
+            f"{verdict.upper()}: {q.rate:g} requests/s come, and {self.gpus} serve {ended:.3g}; {more} would serve them"
+        )
+
+    @property
+    def _waiting(self) -> str:
+        """Number of requests that run at once, and the GPUs that run all; nothing where these do."""
+        at, found = self.at, self.holding_all
+        if at.running >= at.concurrency:
+            return ""
+        held = f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
+        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room{held}; "
 
     @property
     def promised(self) -> str:
@@ -960,7 +987,7 @@ class Serve(ServedAnswer):
     def _does_not_fit(self) -> str:
         of = self.of
         each = f"weights and one request take {short_bytes(of.weights + of.cache_of_request)} on each GPU"
-        has = f"{self.question.card.name} has {short_bytes(of.memory)}"
+        has = f"{self.question.card.name} has {short_bytes(of.memory)} in all"
         verdict = CANNOT
         if of.holds:  # what an engine takes for itself is assumed
             verdict = SHOULD_NOT
@@ -1102,6 +1129,8 @@ class Serve(ServedAnswer):
             yield self._told_of_band(self.band(first=True), "the first")
             if self.own is None and not self.question.load.static:
                 yield from self._told_of_server(self.by)
+            if self.of.token.keeps_states and not self.of.token.routings:
+                yield f"In none of them {self.engine} served a model that keeps states and has no experts: it may not"
             if self.of.exchange.over.expected:
                 yield "In few of these runs did tokens go to experts of other groups (DP with EP)"
             if self.question.load.apart is not None:
@@ -1116,7 +1145,7 @@ class Serve(ServedAnswer):
         longest = self.question.model.longest
         if isinstance(longest, int) and self.question.load.longest > longest:
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
-        if self.question.rate:
+        if self.question.rate and self.keeps_up:
             yield f"{self.question.rate:g} requests/s keep {self.question.load.concurrency:,} at work (Little's law)"
             yield "In the runs behind the bands a request came when another ended: by themselves they come in bursts"
         if self.promise is not None:
@@ -1124,6 +1153,9 @@ class Serve(ServedAnswer):
         if self.question.fewest and self.succeeded:
             ways = sum(1 for _ in layouts(self.question))
             yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
+        elif self.question.fewest:
+            ways = sum(1 for _ in layouts(self.question))
+            yield f"None of {ways} ways to share it keeps the limits, among up to {MOST_GPUS} GPUs"
         requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
         yield f"Room for {requests} of {self.question.load.longest:,} tokens"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
@@ -1135,6 +1167,9 @@ class Serve(ServedAnswer):
         """Yield what would serve more."""
         for one in promise.more:
             cost = f", {one.at.cost.value:,.2f} USD per million" if one.at.cost else ""
+            listed = one.at.answer.price if promise.answer.question.price is not None and cost else None
+            if listed and one.at.answer.question.price is None:
+                cost += f" ({listed.typical:,.2f} USD a GPU hour by the list, not --price)"
             yield f"{one.options} would serve {one.concurrency:,}: {one.at.rate.value:,.0f} tokens/s{cost}"
 
     @staticmethod
@@ -1321,25 +1356,18 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
 def arriving(question: ServeQuestion) -> ServeQuestion:
     """Return the question with as many requests at once as its rate keeps at work: the fewest that are served so fast.
 
-    By Little's law that is the rate times what a request takes, which grows with their number. Raises UsageError where
-    nothing is estimated, and where more come than can be served.
+    By Little's law that is the rate times what a request takes, which grows with their number. Where more come than can
+    be served it is all that run at once. Raises UsageError where nothing is estimated.
     """
     answer = Serve(question)
     if answer.by is None:
         remedy = "give how many there are at once" if answer.holds else "without --rate it is said on what it does"
         raise UsageError(f"a rate of requests needs an estimate, and {answer.unknown}", remedy)
 
-    def ended(concurrency: int) -> float:
-        return float(answer.point(concurrency).rate.value / question.load.answer)
-
     low, high = 0, answer.most_at_once
-    if ended(high) < question.rate:
-        gpus = ceil(question.rate / ended(high) * question.replicas) * question.gpus_of_replica
-        fact = f"{question.rate:g} requests/s come, and {question.gpus} x {question.card.name} serve {ended(high):.3g}"
-        raise UsageError(fact, f"take {options_of(question.card, gpus, question.sharing)}")
-    while high - low > 1:
+    while high - low > 1 and answer.keeps_up:
         middle = (low + high) // 2
-        low, high = (middle, high) if ended(middle) < question.rate else (low, middle)
+        low, high = (middle, high) if answer.point(middle).ended < question.rate else (low, middle)
     return question._replace(load=question.load._replace(concurrency=high))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
-from tfcalc.hardware import accelerators, named
+from tfcalc.hardware import NODE, accelerators, named
 from tfcalc.placed.served import AskedLayout, fewest_stages
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
@@ -171,6 +171,7 @@ def changes(asked: ServeQuestion) -> Iterator[ServeChange]:
         return
     yield from _shares(asked)
     yield from _formats(asked)
+    yield from _more_gpus(asked)
     yield from _cards(asked)
 
 
@@ -191,6 +192,16 @@ def _formats(asked: ServeQuestion) -> Iterator[ServeChange]:
     if not asked.plan.weights:
         plan = Serving(weights=EIGHT_BITS, kv=EIGHT_BITS)
         yield ServeChange(f"--weights {EIGHT_BITS} --kv {EIGHT_BITS}", asked._replace(plan=plan))
+
+
+def _more_gpus(asked: ServeQuestion) -> Iterator[ServeChange]:
+    """Yield twice as many GPUs: with twice as many replicas, and with each layer over twice as many of a server."""
+    gpus, sharing = 2 * asked.gpus, asked.sharing
+    ways = [sharing]
+    if 2 * sharing.tp <= max(NODE, asked.card.domain) and asked.load.apart is None and asked.shares(2 * sharing.tp):
+        ways.append(sharing._replace(tp=2 * sharing.tp))
+    for way in ways:
+        yield ServeChange(options_of(asked.card, gpus, way), asked._replace(gpus=gpus, sharing=way))
 
 
 def _cards(asked: ServeQuestion) -> Iterator[ServeChange]:

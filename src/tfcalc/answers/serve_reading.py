@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_base import ServedAnswer, rate_in_words, without_products
-from tfcalc.answers.serve_question import INPUT, card_of
+from tfcalc.answers.serve_question import EIGHT_BITS, INPUT, card_of
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.hardware import parse_gpu
+from tfcalc.hardware import accelerators, parse_gpu
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
@@ -156,6 +156,18 @@ class ServedReading(ServedAnswer):
         """Requests that have room on a GPU."""
         return largest(self.need, self.room, start=self.question.concurrency, most=MOST_AT_ONCE)
 
+    @cached_property
+    def holding(self) -> str:
+        """The option that makes it fit: fewer bits where the GPU multiplies in them, or a larger GPU; else nothing."""
+        q, found = self.question, dict[str, ReadingQuestion]()
+        if EIGHT_BITS in q.card.peaks and not q.plan.weights:
+            found[f"--weights {EIGHT_BITS}"] = q._replace(plan=q.plan.replaced(weights=EIGHT_BITS))
+        larger = (card for card in accelerators() if card.bandwidth and card.vendor == q.card.vendor)
+        for card in sorted(larger, key=lambda card: card.usable().bytes):
+            if card.usable().bytes >= self.memory:
+                found[f"--gpu {q.gpus}x{card.name.lower()}"] = q._replace(card=card)
+        return next((option for option, changed in found.items() if ServedReading(changed).holds), "")
+
     # --- the floor
 
     @cached_property
@@ -211,9 +223,13 @@ class ServedReading(ServedAnswer):
         """The answer in a sentence."""
         q = self.question
         if not self.holds:
-            each = f"weights and {q.concurrency:,} requests take {short_bytes(self.memory)}"
-            room = f"room for {self.capacity:,}" if self.capacity else "not one has room"
-            return f"CANNOT: {each}, {q.card.name} has {short_bytes(self.room)}; {room}"
+            many = f"{q.concurrency:,} request{'s' * (q.concurrency != 1)}"
+            each = f"weights and {many} take {short_bytes(self.memory)}"
+            has = f"{q.card.name} has {short_bytes(self.room)} for a process"
+            if self.capacity:
+                return f"CANNOT: {each}, {has}; --concurrency {self.capacity} has room"
+            held = f"{self.holding} would hold it" if self.holding else "no larger GPU that is known holds it alone"
+            return f"CANNOT: {each}, {has}; {held}"
         rates = f"{rate_in_words(self.rate)} requests/s, {rate_in_words(self.rate * q.prompt)} tokens/s"
         cost = "" if self.cost is None else f", {self.cost:,.2g} USD per million tokens at least"
         return f"no more than {rates}, by {self.bounds.name}; {short_seconds(self.seconds)} at least{cost}"

@@ -115,6 +115,14 @@ class Summary(NamedTuple):
     subtitle: str = ""
 
 
+NOT_COUNTED = "not counted: "
+
+
+def without(listed: str, parts: tuple[str, ...]) -> str:
+    """Return what is listed, but for what begins with one of these."""
+    return ", ".join(one for one in listed.split(", ") if not one.startswith(parts))
+
+
 class Footer(NamedTuple):
     """The lines below an answer: what it ``assumes`` and what is ``not_counted``, in few words, and what to ask next.
 
@@ -127,9 +135,16 @@ class Footer(NamedTuple):
     assumptions: tuple[str, ...] = ()
 
     def counting(self, *parts: str) -> "Footer":
-        """Return a copy of the footer where these are counted after all."""
-        rest = (part for part in self.not_counted.split(", ") if part not in parts)
-        return self._replace(not_counted=", ".join(rest))
+        """Return a copy of the footer where these are counted after all.
+
+        >>> Footer((), "graphs, rest", (), ("not counted: graphs (0.5 GB), rest",)).counting("graphs")[1::2]
+        ('rest', ('not counted: rest',))
+        """
+        told = (
+            NOT_COUNTED + without(line.removeprefix(NOT_COUNTED), parts) if line.startswith(NOT_COUNTED) else line
+            for line in self.assumptions
+        )
+        return self._replace(not_counted=without(self.not_counted, parts), assumptions=tuple(told))
 
     def lines(self) -> list[str]:
         """Return the lines that are printed below an answer, without the full assumptions."""

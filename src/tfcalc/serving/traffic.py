@@ -154,6 +154,11 @@ class ServingStep(NamedTuple):
         return tuple(dict.fromkeys(one.routing for one in self.operations if one.routing))
 
     @property
+    def keeps_states(self) -> bool:
+        """Return whether some operation has a state of each sequence: a recurrence, or a convolution's last inputs."""
+        return any(one.state for one in self.operations)
+
+    @property
     def gathered(self) -> Num:
         """Bytes of rows that are looked up."""
         return self._sum(lambda one: one.gathered)

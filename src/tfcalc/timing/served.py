@@ -399,7 +399,7 @@ class ServedModel:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """What tokens send to experts on GPUs that do not have them: those of other groups."""
+        """Vectors that tokens send to experts on GPUs that do not have them: those of other groups."""
         routed = [one for one in self.token.operations if one.routing is not None]
         if self.sharing.dp == 1 or not routed:
             return Exchange()
@@ -412,10 +412,14 @@ class ServedModel:
         """GPUs that send each other messages in each layer."""
         return self.sharing.tp * (self.sharing.dp if self.exchange.over.expected else 1)
 
-    def _multiplied(self, step: ServingStep) -> Many:
-        """Seconds of the products of a step, in the number formats of the fastest kernels."""
+    def _multiplied(self, step: ServingStep, concurrency: Many = 1) -> Many:
+        """Seconds of the products of a step, in the number formats of the fastest kernels.
+
+        Fewer requests than groups leave some of these without any.
+        """
         cached = IN_EIGHT if self.plan.kv.startswith(IN_EIGHT) else ""
-        return self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format), cached)
+        groups = smaller(1.0, concurrency / self.sharing.dp)
+        return self.machine.multiplied(step, multiplied_at_best(self.traffic.recipe.format), cached, groups)
 
     def floor_of_token(self, concurrency: Many) -> Bounds:
         """Return what no token is faster than, with the fewest experts and the requests that run at once."""
@@ -436,7 +440,7 @@ class ServedModel:
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
         return Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
-            requests * self._multiplied(step),
+            requests * self._multiplied(step, running),
             self._sent(requests * self.checked),
         )
 
@@ -449,7 +453,7 @@ class ServedModel:
         tokens = requests * whole(step.tokens)
         found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
-            requests * self._multiplied(step),
+            requests * self._multiplied(step, concurrency if self.load.static else 1),
             larger(self._sent(tokens), self.handing_over),
         )
         return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)

@@ -227,7 +227,7 @@ NOWHERE = Spread(certain=False, expected=0.0)
 
 
 class Exchange(NamedTuple):
-    """What tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
+    """Vectors that tokens send to their experts: ``over`` how many GPUs, and bytes of a number on the way there."""
 
     over: Spread = NOWHERE
     bytes: float = 0.0
@@ -283,7 +283,7 @@ class ServingMachine:
         return self.products().peak > 0
 
     def products(self, numbers: str = "", stored: int = 0) -> Products:
-        """Return how it multiplies weights that are ``stored`` in so many bits, of a format that is multiplied so.
+        """Return how it multiplies weights of ``stored`` bits, of a format that kernels multiply in these ``numbers``.
 
         That is in ``numbers`` where it has such products, in those of 8 bits where only the weights have 4, and in 16
         bits elsewhere: then the weights alone have fewer.
@@ -301,13 +301,17 @@ class ServingMachine:
         """Seconds to move the bytes that are certainly read and written."""
         return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
 
-    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "") -> Many:
-        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others."""
+    def multiplied(self, step: ServingStep, numbers: str = "", cached: str = "", groups: Many = 1) -> Many:
+        """Seconds of products at their dense peaks: of weights in ``numbers``, with what is ``cached`` in others.
+
+        Experts get tokens from this share of the groups that have requests of their own.
+        """
         seconds: Many = 0.0
         for one in step.operations:
             found = self.products(numbers, bits_of(one)) if one.bits else self.products(cached)
             if found.peak:
-                seconds += value_of(one.layers) * whole(one.flops) / found.peak
+                share = groups if one.routing is not None else 1
+                seconds += value_of(one.layers) * whole(one.flops) * share / found.peak
         return seconds
 
     def sent(self, tokens: Many, layers: LayerCounts, tp: int) -> Many:
