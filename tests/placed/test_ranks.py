@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -192,7 +193,7 @@ def test_stages_between_hold_what_is_in_flight(tfcalc: Program, words: tuple[str
     """Each stage has a micro-batch less in flight than the one before: so many bytes less, of as many layers."""
     answer = asked(tfcalc, *words, "--grad-accum", "16", "--checkpointing", "none")
     between = [stage["allocated_bytes"] for stage in answer["stages"][1:-1]]
-    less = [one - other for one, other in zip(between, between[1:], strict=False)]
+    less = [one - other for one, other in pairwise(between)]
     assert [stage["in_flight"] for stage in answer["stages"]] == [8, 7, 6, 5, 4, 3, 2, 1]
     assert less == pytest.approx([less[0]] * 5, abs=2)  # bytes are rounded down
     hidden = 4096 * 4096 * 2 * 4  # of a token's vector in 16 bits, each of four layers saves several

@@ -13,7 +13,15 @@ from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout
 from tfcalc.search.gpus import CardRule, Simulated, of_accelerator
-from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
+from tfcalc.search.layouts import (
+    ChosenLayout,
+    EvaluatedLayout,
+    LayoutEvaluator,
+    SearchedLayouts,
+    search,
+    tried,
+    unsaid_stage,
+)
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import ErrorBand
@@ -247,7 +255,8 @@ class PlanCase:
         }
         tp, pp, cp = (said[name] or 1 for name in ("tp", "pp", "cp"))
         dp = asked.dp or max(1, self.question.gpus // (tp * pp * cp))
-        usual = (3 if pp == 1 else 2) if self.question.stack == FSDP else 1
+        replicas = said["replicas"] or 1
+        usual = unsaid_stage(sharded=self.question.stack == FSDP or replicas > 1)
         zero = 0 if dp * cp == 1 else usual if said["zero"] is None else said["zero"]
         micro = said["micro_batch"] or 1
         return ChosenLayout(
@@ -260,7 +269,7 @@ class PlanCase:
             vpp=said["vpp"] or 1,
             micro_batch=micro,
             zero=zero,
-            replicas=said["replicas"] or 1,
+            replicas=replicas,
             again=said["again"] or 0,
         ).layouts(self.space)
 

@@ -520,8 +520,8 @@ class StepTime:
     def between_steps(self, at: Layouts, stage: PassSeconds, again: Many) -> tuple[Many, Many, Many]:
         """Seconds of gradients and weights that are not hidden, of the optimizer, and on the link to other nodes.
 
-        Shared gradients, those of ZeRO 2 and 3, are summed up for each micro-batch, all others once a step; and those
-        of ZeRO 2 in a pipeline, which keeps them whole until the last (torch.distributed.pipelining; Llama 3's steps).
+        Shared gradients, those of ZeRO 2 and 3, are summed up for each micro-batch, all others once a step; so are
+        those of FSDP's stage 2 in a pipeline, whole until the last (torch.distributed.pipelining).
         """
         of_a_device = self.of_a_device(at)
         of_data = at.dp * at.cp
@@ -542,7 +542,9 @@ class StepTime:
 
         gather, scatter = all_of(self.collective)
         backward = stage.backward + again
-        gathers_each, sums_each = at.zero == 3, (at.zero == 2) & (at.pp == 1)
+        gathers_each, sums_each = at.zero == 3, at.zero == 2
+        if at.shards is not None:
+            sums_each = sums_each & (at.pp == 1)
         times = where(sums_each, at.batches, 1)
         once_scatter = scatter * where(at.zero == 0, 2, 1)
         each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
