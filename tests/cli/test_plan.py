@@ -507,13 +507,17 @@ def test_a_stage_has_the_whole_head(quick: Quick) -> None:
     assert found["parts"]["products_seconds"] > 6 * 50257 * 768 * found["tokens_per_step"] / 989.4e12
 
 
-def test_a_layout_is_written_as_it_is_printed(quick: Quick) -> None:
-    """A row of the table can be asked about."""
-    found = quick(*SMALL, "--format", "csv").stdout.splitlines()
-    for row in csv.DictReader(found):
-        done = quick(*SMALL, "--why-not", row["layout"])
+@pytest.mark.parametrize("stack", ["megatron", "fsdp", "deepspeed"])
+def test_a_layout_is_written_as_it_is_printed(quick: Quick, stack: str) -> None:
+    """A row of the table can be asked about, and means the same layout: FSDP's of a pipeline, too."""
+    words = (*SMALL, "--stack", stack, "--pp", "1,2,4", "--top", "4")
+    rows = csv.DictReader(quick(*words, "--format", "csv").stdout.splitlines())
+    for row, listed in zip(rows, answer(quick, *words)["layouts"], strict=True):
+        done = quick(*SMALL, "--stack", stack, "--why-not", row["layout"])
         assert done.returncode == 0
         assert row["layout"] in done.stdout.split("\n")[0]
+        asked = answer(quick, *SMALL, "--stack", stack, "--why-not", row["layout"])["evaluated"]
+        assert (asked["layout"], asked["step_seconds"]) == (listed["layout"], listed["step_seconds"])
 
 
 @pytest.mark.parametrize(
@@ -575,6 +579,8 @@ OPENED = (
     "llama-3-8b --gpu 32xa100 --gpus-per-node 4 --global-batch-size 256 --stack deepspeed",
 )
 """Questions of every stack; of experts, tied tables, uneven stages, chunks, shared sequences, each checkpointing."""
+NOT_OF_RANKS = ("oss", "mistral", "vpp", "--stack")
+"""Words of those that ``ranks`` does not answer: sinks, windows, uneven chunks, and stacks other than Megatron-core."""
 
 
 @pytest.mark.parametrize("words", OPENED)
@@ -591,7 +597,7 @@ def test_what_is_recommended_is_opened_by_its_commands(quick: Quick, words: str)
             CHECKS[name](json.loads(done.stdout), one)
             asked.append(name)
     assert "plan" in asked
-    assert ("ranks" in asked) == all(word not in words for word in ("oss", "mistral", "vpp"))  # sinks, windows, chunks
+    assert ("ranks" in asked) == all(word not in words for word in NOT_OF_RANKS)
     unknown = ("8x7b", "oss", "deepseek", "405b", "fsdp", "deepspeed", "mlp")  # experts, ends, stacks, modules
     assert ("memory" in asked) == all(word not in words for word in unknown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -179,3 +180,41 @@ def test_memory_of_experts_is_an_estimate(tfcalc: Program) -> None:
     reserved, states = stage["reserved"], stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
     assert reserved["simulated"] is False
     assert states < stage["allocated_bytes"] == reserved["low_bytes"] < reserved["high_bytes"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("llama-3-8b", "--pp", "8", "--first-stage-layers", "4", "--last-stage-layers", "4"),
+        ("mixtral-8x7b", "--pp", "8", "--ep", "4", "--dp", "4", "--zero", "1"),
+    ],
+)
+def test_stages_between_hold_what_is_in_flight(tfcalc: Program, words: tuple[str, ...]) -> None:
+    """Each stage has a micro-batch less in flight than the one before: so many bytes less, of as many layers."""
+    answer = asked(tfcalc, *words, "--grad-accum", "16", "--checkpointing", "none")
+    between = [stage["allocated_bytes"] for stage in answer["stages"][1:-1]]
+    less = [one - other for one, other in pairwise(between)]
+    assert [stage["in_flight"] for stage in answer["stages"]] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert less == pytest.approx([less[0]] * 5, abs=2)  # bytes are rounded down
+    hidden = 4096 * 4096 * 2 * 4  # of a token's vector in 16 bits, each of four layers saves several
+    assert less[0] > 4 * hidden
+
+
+def test_layers_that_are_given_hold_what_equal_ones_do(tfcalc: Program) -> None:
+    """The closed form of a pipeline with ends of its own, beside the step on a tape of the same split: within 2 %."""
+    words = ("llama-3-8b", "--pp", "4", "--grad-accum", "16")
+    by_tape, given = (asked(tfcalc, *words, *more)["stages"] for more in ((), ENDS_OF_8))
+    for one, other in zip(by_tape, given, strict=True):
+        assert other["allocated_bytes"] == pytest.approx(one["allocated_bytes"], rel=0.02)
+
+
+ENDS_OF_8 = ("--first-stage-layers", "8", "--last-stage-layers", "8")
+
+
+def test_a_bubble_of_uneven_stages_says_so(tfcalc: Program) -> None:
+    """32 layers as 1, 15, 15 and 1: the slowest is not in (p - 1)/m."""
+    words = ("ranks", "llama-3-8b", "--pp", "4", "--grad-accum", "16")
+    said = "3/16 of the work, 18.75%, were the stages equal; they have 1 to 15 layers, and wait for the slowest"
+    ends = ("--first-stage-layers", "1", "--last-stage-layers", "1")
+    assert said in " ".join(tfcalc(*words, *ends).stdout.split())
+    assert "were the stages equal" not in tfcalc(*words).stdout

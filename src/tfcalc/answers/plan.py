@@ -32,7 +32,7 @@ from tfcalc.report.report import charts
 from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
-from tfcalc.search.layouts import ALIKE
+from tfcalc.search.layouts import ALIKE, stages_of_zero
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
@@ -302,6 +302,11 @@ class Plan(OneLayout):
             f"links: {machine.bus / GIGA:,.0f} GB/s among {machine.domain} GPUs, "
             f"{rounded(machine.nic / GIGA, 4)} GB/s of each GPU to others (links.csv)"
         )
+        if question.fixed.zero is None:
+            alone, piped = (
+                " and ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
+            )
+            yield f"stages of ZeRO that are tried: {alone}, in a pipeline {piped}; another where it is given (--zero)"
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
         if question.tokens is not None and self.case.price is None:

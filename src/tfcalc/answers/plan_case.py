@@ -13,10 +13,18 @@ from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout
 from tfcalc.search.gpus import CardRule, Simulated, of_accelerator
-from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
+from tfcalc.search.layouts import (
+    ChosenLayout,
+    EvaluatedLayout,
+    LayoutEvaluator,
+    SearchedLayouts,
+    search,
+    tried,
+    unsaid_stage,
+)
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.device_memory import READ
-from tfcalc.timing.estimate import ErrorBand
+from tfcalc.timing.estimate import OVER, ErrorBand, whose_rate
 from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
 from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
@@ -179,8 +187,15 @@ class PlanCase:
         """Factor of a measured run over its estimate; 1 without one."""
         if self.question.measured is None:
             return 1.0
-        estimated = self.by.evaluated(self.measured_layout).seconds
-        return self.question.tokens_per_step / (self.question.measured[0] * self.question.gpus) / float(estimated)
+        rate, gpus = self.question.measured[0], self.question.gpus
+        seconds = self.question.tokens_per_step / (rate * gpus)
+        if seconds < self.floor:
+            above = self.floor / seconds
+            whose = whose_rate(above, gpus, per_gpu=True)
+            each = f"{whose} Of each of {gpus:,} it is {rate / gpus:,.4g} tok/s" if gpus > 1 else whose
+            fact = f"--measured {rate:,.12g} tok/s of each GPU: an MFU of {100 * above:,.0f} %, and one {OVER}"
+            raise UsageError(fact, each if whose else "check the rate, the GPU and the model")
+        return seconds / float(self.by.evaluated(self.measured_layout).seconds)
 
     @cached_property
     def measured_layout(self) -> Layouts:
@@ -247,7 +262,8 @@ class PlanCase:
         }
         tp, pp, cp = (said[name] or 1 for name in ("tp", "pp", "cp"))
         dp = asked.dp or max(1, self.question.gpus // (tp * pp * cp))
-        usual = (3 if pp == 1 else 2) if self.question.stack == FSDP else 1
+        replicas = said["replicas"] or 1
+        usual = unsaid_stage(sharded=self.question.stack == FSDP or replicas > 1)
         zero = 0 if dp * cp == 1 else usual if said["zero"] is None else said["zero"]
         micro = said["micro_batch"] or 1
         return ChosenLayout(
@@ -260,7 +276,7 @@ class PlanCase:
             vpp=said["vpp"] or 1,
             micro_batch=micro,
             zero=zero,
-            replicas=said["replicas"] or 1,
+            replicas=replicas,
             again=said["again"] or 0,
         ).layouts(self.space)
 

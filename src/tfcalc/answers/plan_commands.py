@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
+from tfcalc.timing.rates import STACKS
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
@@ -21,13 +22,15 @@ Options = Mapping[str, object]
 def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     """Yield ``tfcalc`` with the words that open this layout.
 
-    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, where it knows how
-    the model is split, but for replicas and uneven chunks; ``memory`` its peak, where its step runs on the tape.
+    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage of Megatron-core,
+    where it knows how the model is split, but for replicas and uneven chunks; ``memory`` its peak, where its step runs
+    on the tape.
     """
     question = case.question
     yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
     replicated = at.shards is not None and at.dp * at.cp != at.shards
-    known = not case.possible.unruled and (at.cp == 1 or case.possible.split(cp=2) is None)
+    known = question.stack == STACKS[0] and not case.possible.unruled
+    known = known and (at.cp == 1 or case.possible.split(cp=2) is None)
     if known and not replicated and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
         yield _command("ranks", question, _of_ranks(case, at))
     if case.on_tape(at) is not None:

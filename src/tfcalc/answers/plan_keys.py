@@ -12,7 +12,7 @@ from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, int
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of
 from tfcalc.search.gpus import FITTING, SAID
-from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
+from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout, unsaid_stage
 from tfcalc.search.possible import are_uneven
 from tfcalc.timing.rates import STACKS
 from tfcalc.units import short_bytes
@@ -64,7 +64,7 @@ class PlannedLayout(LayoutKeys):
         """``tp2 pp8x10 cp2 dp32``: the degrees above 1."""
         at = self
         replicas = at.replicas if at.source.shards is not None else 1
-        usual = 1 if at.source.shards is None else 3
+        usual = unsaid_stage(sharded=at.source.shards is not None)
         said = (
             f"tp{at.tp}" * (at.tp > 1),
             (f"pp{at.pp}" + f"x{at.vpp}" * (at.vpp > 1)) * (at.pp > 1),
@@ -141,11 +141,14 @@ class LayoutOfCase(NamedTuple):
     @property
     def memory_in_words(self) -> str:
         """``FITS, TIGHTLY: allocated 70.9, reserved 73.5 (71.3 to 77.9) of 78.4 GiB usable, by …``."""
-        sizes = (self.peak, *self.reserved, self.case.usable)
+        reserved_bytes, *band = self.reserved
+        sizes = (self.peak, reserved_bytes, *band, self.case.usable)
         peak, reserved, low, high, usable = (f"{size / GIB:,.1f}" for size in sizes)
         by = "PyTorch's allocator simulated" if self.simulated else "an estimate, by published runs"
         said = f"allocated {peak}, reserved {reserved} ({low} to {high}) of {usable} GiB usable"
-        return f"{SAID[self.status]}: {said}; reserved is {by}"
+        beyond = self.case.fits(self.one) and reserved_bytes > self.case.usable
+        more = ", without a limit, near which it gives back what is free" * beyond
+        return f"{SAID[self.status]}: {said}; reserved is {by}{more}"
 
     @property
     def seconds(self) -> float:

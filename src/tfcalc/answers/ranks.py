@@ -182,7 +182,8 @@ class RanksAnswer(Answer):
     precision = text("number formats of training", lambda answer: answer.plan.precision)
     schedule = text("order of the pipeline's work", lambda answer: answer.order.name)
     bubble = text(
-        "idle time of a stage over the time that it works, as a fraction, where forward and each gradient take as long",
+        "idle time of a stage over the time that it works, as a fraction, where all stages, forward and each gradient "
+        "take as long",
         lambda answer: str(answer.waiting),
     )
     bubble_share = number(
@@ -281,7 +282,8 @@ class RanksAnswer(Answer):
             stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
         )
         memory = DeviceMemory(work, own, states=precision(self.plan.precision))
-        last, between = value_of(at.stage) == own.pp - 1, 0 < value_of(at.stage) < own.pp - 1
+        last = value_of(at.stage) == own.pp - 1
+        between = 0 if last else value_of(at.stage)
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
         return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
 
@@ -393,7 +395,11 @@ class RanksAnswer(Answer):
     def notes(self) -> tuple[str, ...]:
         """Remarks on the bubble, on what is counted, and on what is taken for granted."""
         times = " times" if self.bubble_share > 1 else " of"
-        bubble = (f"Bubble of {self.schedule}: {self.bubble}{times} the work, {self.bubble_share:.2%}",)
+        layers = [stage.layers for stage in self.stages]
+        ends = min(layers), max(layers)
+        uneven = f", were the stages equal; they have {ends[0]:,} to {ends[1]:,} layers, and wait for the slowest"
+        said = uneven if ends[0] != ends[1] else ""
+        bubble = (f"Bubble of {self.schedule}: {self.bubble}{times} the work, {self.bubble_share:.2%}{said}",)
         sizes = f"micro-batch {self.micro_batch:,}, {self.micro_batches:,} of them in a step"
         stated = (
             f"{sizes}; ZeRO {self.zero}, {self.precision}",

@@ -35,7 +35,7 @@ from tfcalc.report.declared import Answer, Key, When, integer, number, record, r
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import NO, RISKY, SAID, Capacity, of_card
-from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
+from tfcalc.timing.estimate import EAGER, OVER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace, whose_rate
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
 from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
@@ -73,6 +73,9 @@ STACKS = {
     COMPILED: "PyTorch FSDP trainers",
 }
 """Whose rates stand for which code: compiled code is as FSDP trainers have it."""
+HALF = ("bf16", "fp16")
+FASTER = ("tf32", *HALF, "fp8")
+"""Formats that products may have beside the one of a plan, those of most numbers first."""
 SCORES = ("eager", "math")
 """Kernels of attention that write all scores."""
 CAST, EXPANDED = 4 + 2, 0.5 + 0.0625 + 2
@@ -349,6 +352,39 @@ class RunOnCard(VerdictOnCard):
         return self.estimate.seconds if self.estimate else None
 
     @property
+    def above(self) -> float:
+        """Times the peak of its format that a speed which was said would take; 0 where it is one that can be."""
+        seconds = self.step_seconds
+        if not self.question.pace.given or not seconds or seconds >= self.floor:
+            return 0.0
+        return self.floor / seconds
+
+    @property
+    def other_format(self) -> str:
+        """Format in which a step could take as short as was said, where it cannot in its own."""
+        own, peaks = self.fastest_flops, self.accelerator.peaks
+        return next((name for name in FASTER if 0 < self.above <= peaks.get(name, 0.0) / own), "")
+
+    @property
+    def beyond(self) -> bool:
+        """Return whether a speed was said that no format of these GPUs allows."""
+        return bool(self.above) and not self.other_format
+
+    def check_pace(self) -> None:
+        """Raise UsageError for a speed that no format of these GPUs allows."""
+        if not self.beyond:
+            return
+        pace, name = self.question.pace, self.accelerator.name
+        kind = f"{self.gpus} x {name}" if self.gpus > 1 else name
+        said = f"{pace.step_time:g} s a step" if pace.step_time else f"{pace.tokens_per_second:,.12g} tokens/s"
+        whose = "" if pace.step_time else whose_rate(self.above, self.gpus)
+        step = f"a step is {self.tokens_per_step:,} tokens, and takes at least {self.floor:.3g} s"
+        raise UsageError(
+            f"{said} on {kind}: an MFU of {100 * self.above:,.0f} %, and one {OVER}",
+            f"{whose}: --gpus {ceil(self.above)}" if whose else step,
+        )
+
+    @property
     def steps(self) -> float:
         """Number of steps of the run."""
         return self.question.tokens / self.tokens_per_step
@@ -513,7 +549,12 @@ class Train(Answer):
     @cached_property
     def each(self) -> list[RunOnCard]:
         """The run on each of the GPUs on which it fits, the cheapest first, then the fastest."""
-        return sorted((one for one in self._searched[0] if one.possible), key=_order)
+        return sorted((one for one in self.fitting if not one.beyond), key=_order)
+
+    @property
+    def fitting(self) -> list[RunOnCard]:
+        """The run on each of the GPUs on which it fits, whatever speed was said."""
+        return [one for one in self._searched[0] if one.possible]
 
     @property
     def rest(self) -> list[str]:
@@ -595,7 +636,7 @@ class Train(Answer):
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
             price = self.only.price is None
             yield f"--mfu 35%{' --price 2.50' * price} (hours {'and money ' * price}at that share of the peak)"
-            half = next((name for name in ("bf16", "fp16") if name in self.only.accelerator.peaks), "")
+            half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
 
@@ -614,6 +655,10 @@ class Train(Answer):
             yield f"--gpu {gpus}x{one.accelerator.name}{shared} (as many share it)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
+        if other := one.other_format:
+            flag = f": --precision {other}-mixed" if other in HALF and one.format == FP32.name else ""
+            least = f"In {one.format} it takes at least {duration(one.hours(one.floor))}"
+            yield f"{least}, so its products have another format, such as {other}{flag}"
         if one.step_seconds is None:
             share = "" if one.floor else NO_PEAK
             yield f"{one.unknown or f'Nobody timed {one.untimed}'}, so nothing is estimated{share}"
@@ -787,4 +832,9 @@ def trained(question: TrainQuestion) -> Train:
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
     workload = question.workload or default_run(question.model).replaced(phase="train")
-    return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))
+    answer = Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))
+    if question.pace.given:
+        told = answer.fitting if question.card is None else [answer.only] * answer.only.possible
+        if told and all(one.beyond for one in told):
+            max(told, key=lambda one: one.fastest_flops).check_pace()
+    return answer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import FLOPS, subject
@@ -21,6 +21,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.declared import When, integer, number, text, texts
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Column, Rounded, Share, Sheet, of
+from tfcalc.timing.estimate import OVER, whose_rate
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -262,17 +263,15 @@ def _doubts(used: Utilisation) -> Iterator[str]:
         )
     elif used.hardware_share > 1:
         which, above = ("MFU", used.model_share) if used.model_share > 1 else ("HFU", used.hardware_share)
-        yield f"{which} over 100 % is impossible: {_remedy(used, float(above))}"
+        yield f"{which} {OVER}: {_remedy(used, float(above))}"
 
 
 def _remedy(used: Utilisation, above: float) -> str:
     gpus = used.machines.gpus
-    if used.per_gpu and gpus > 1 and above <= gpus:
-        return f"is the rate of all {gpus} GPUs together? Without --per-gpu it is {above / gpus:.1%}".replace("%", " %")
-    if used.recompute_flops and used.model_share <= 1:
+    if used.recompute_flops and used.model_share <= 1 and not (used.per_gpu and 1 < above <= gpus):
         return "does this run recompute that much? See --checkpointing"
-    if gpus == 1:
-        return f"is the rate of several GPUs? It takes at least {ceil(above):,}: add --gpus"
+    if whose := whose_rate(above, gpus, per_gpu=used.per_gpu):
+        return f"{whose}: add --gpus" if gpus == 1 else f"{whose} Without --per-gpu it is {100 * above / gpus:.1f} %"
     return (
         "check the rate (tokens, not samples, in a second), the number of GPUs, the peak, the precision and the model"
     )

@@ -111,6 +111,20 @@ def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] |
     return tuple(tuple(here[:, stage, kind] for kind in range(here.shape[2])) for stage in range(here.shape[1]))
 
 
+def stages_of_zero(space: Space, *, pipeline: bool) -> Sequence[int]:
+    """Return the stages that are tried. With Megatron's shards a pipeline's weights are gathered once a step."""
+    if space.fixed.zero is not None:
+        return space.fixed.zero
+    if space.stack == FSDP:
+        return (2, 3) if pipeline else (3,)
+    return (1,) if pipeline or space.stack == OF_2022 else (1, 3)
+
+
+def unsaid_stage(*, sharded: bool) -> int:
+    """Return the stage of ZeRO of a layout that names none: FSDP's where weights are sharded, else 1."""
+    return 3 if sharded else 1
+
+
 class LayoutBlock(NamedTuple):
     """Layouts that share their first degrees, and differ in the ``inner`` choices."""
 
@@ -136,7 +150,7 @@ def tried(space: Space) -> Axes:
         ep=values(fixed.ep, divisors(space.experts)),
         etp=values(fixed.etp, (1,)),
         micro_batch=values(fixed.micro_batch, divisors(space.sequences), LARGEST_MICRO_BATCH),
-        zero=values(fixed.zero, (2, 3) if fsdp else (1,) if of_2022 else (1, 3)),
+        zero=sorted({*stages_of_zero(space, pipeline=False), *stages_of_zero(space, pipeline=True)}),
         replicas=values(fixed.replicas, of_gpus if fsdp else (1,)),
         again=values(fixed.again, (0, 1)),
     )
@@ -200,20 +214,11 @@ class Enumeration:
         ]
         shares = [
             (zero, replicas)
-            for zero in ((0,) if alone else self._stages_of_zero(pp))
+            for zero in ((0,) if alone else stages_of_zero(space, pipeline=pp > 1))
             for replicas in at.replicas or ()
             if holds(rules.sharding, dp, zero, replicas)
         ]
         return [(*one, *other, again) for one, other, again in product(times, shares, at.again or ())]
-
-    def _stages_of_zero(self, pp: int) -> Sequence[int]:
-        """Stages that are tried. With Megatron's shards a pipeline's weights are gathered once a step."""
-        fixed = self.space.fixed.zero
-        if fixed is not None:
-            return fixed
-        if self.space.stack == FSDP:
-            return (3,) if pp == 1 else (2, 3)
-        return (1, 3) if pp == 1 and self.space.stack != OF_2022 else (1,)
 
     def _none(self) -> UsageError:
         """Return the error that says what does not divide, where nothing does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
@@ -11,6 +12,21 @@ OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "
 """Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
 two that differ in layout; code that runs operation by operation on one GPU."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
+
+
+OVER = "over 100 % is impossible"
+"""What an MFU above 1 is; so is an HFU."""
+
+
+def whose_rate(above: float, gpus: int, *, per_gpu: bool = False) -> str:
+    """Say what a rate may be that needs so many times the peak of the GPUs; nothing where nobody can tell.
+
+    >>> whose_rate(7.2, 1), whose_rate(7.2, 8, per_gpu=True), whose_rate(7.2, 8)
+    ('is the rate of several GPUs? It takes at least 8', 'is the rate of all 8 GPUs together?', '')
+    """
+    if per_gpu and 1 < above <= gpus:
+        return f"is the rate of all {gpus:,} GPUs together?"
+    return f"is the rate of several GPUs? It takes at least {ceil(above):,}" if gpus == 1 else ""
 
 
 class ErrorBand(NamedTuple):

@@ -4,13 +4,14 @@
 
 Form and sources: a matrix product is bound by the peak or by the bytes that it moves, on tiles of 128 × 256; attention
 by the FLOPs of visible pairs; elementwise work by bytes; a collective by the slower of the links that it crosses. Where
-a tape knows what a step makes (TapeWork), elementwise work is its bytes, and no step is shorter than its calls take.
+a tape knows what a step makes (TapeWork), elementwise work is its bytes, and no step is shorter than its calls take;
+none is shorter than all its messages take on a GPU's link to other nodes.
 The rates are those of rates.toml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,19 @@ GRADIENT = 4
 ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
 """Share of the rate of a product whose widths are multiples of this much, the largest first; of less it is 0.6."""
 UNALIGNED = 0.6
+
+
+class Group(NamedTuple):
+    """GPUs that exchange messages: how many ``ranks``, and how far each is from the next (``apart``).
+
+    Where they are follows from Megatron-LM's order of ranks: tensor, context, data, pipeline; of experts expert tensor,
+    expert, data, pipeline.
+
+    Source: Megatron-core's ``parallel_state``.
+    """
+
+    ranks: Many
+    apart: Many
 
 
 class Layouts(NamedTuple):
@@ -79,6 +93,26 @@ class Layouts(NamedTuple):
     def of_an_expert(self) -> Many:
         """GPUs that share an expert."""
         return self.etp
+
+    @property
+    def sharing_a_layer(self) -> Group:
+        """GPUs of tensor parallelism."""
+        return Group(self.tp, 1)
+
+    @property
+    def sharing_a_sequence(self) -> Group:
+        """GPUs of context parallelism."""
+        return Group(self.cp, self.tp)
+
+    @property
+    def sharing_experts(self) -> Group:
+        """GPUs that have one copy of all experts among them, those that share an expert left out."""
+        return Group(self.ep, self.etp)
+
+    def with_the_same(self, copies: Many) -> tuple[Group, Group]:
+        """Return the GPUs with the same weights among so many copies: of dense weights, and of experts."""
+        of_experts = self.ep * self.etp
+        return Group(copies, self.tp), Group(larger(copies * self.tp / of_experts, 1), of_experts)
 
     @property
     def gpus(self) -> Many:
@@ -184,11 +218,13 @@ class LayerSeconds(NamedTuple):
     expert_parallel: PassSeconds
     again: PassSeconds = PassSeconds()
     """Seconds of the modules that backward runs again, as in forward."""
+    sending: PassSeconds = PassSeconds()
+    """Seconds that the link to other nodes is busy, whatever hides them."""
 
     @property
     def all(self) -> PassSeconds:
         """Return the seconds of all parts, each run once."""
-        return sum_of(self[:-1])
+        return sum_of(self[:-2])
 
 
 class StepTime:
@@ -228,7 +264,7 @@ class StepTime:
         waits = self._waits(at, total * share + head)
         bubble = INTERLEAVED.bubble(StageTimes(total / at.pp + waits, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
         bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
-        data, optimizer = self.between_steps(at, stage, again)
+        data, optimizer, summing = self.between_steps(at, stage, again)
         found = StepParts(
             seconds.products.both + m * head,
             seconds.attention.both,
@@ -246,6 +282,9 @@ class StepTime:
         )
         if self.tape is not None:
             found = self._by_the_tape(found, self.tape, m)
+        sent = seconds.sending.both + seconds.sending.forward * at.again + summing
+        sent = sent + (at.pp > 1) * 2 * m * at.vpp * self._handed_on(at)
+        found = found._replace(data_parallel=data + larger(sent - found.seconds, 0))
         doublings = log2(larger(at.gpus / 8, 1))
         found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
         scale = self.rates.scale
@@ -303,6 +342,7 @@ class StepTime:
             self.context_parallel(layer, attention, at),
             self.expert_parallel(layer, tokens, at),
             PassSeconds(self.modules_again(layer, attention, tokens, at)) if at.modules else PassSeconds(),
+            self.sending(layer, tokens, at),
         )
 
     def modules_again(self, layer: LayerWork, attention: PassSeconds, tokens: Many, at: Layouts) -> Many:
@@ -400,80 +440,132 @@ class StepTime:
 
     # --- messages
 
-    def collective(self, size: Many, ranks: Many, inside: Many = 1) -> Many:
-        """Seconds of an all-gather or a reduce-scatter of ``size`` bytes, among ranks that are ``inside`` apart."""
-        near = larger(1, smaller(ranks, self.machine.domain // inside))
-        bus = where(near >= ranks, self.machine.bus, smaller(self.machine.bus, self.network * near))
+    def in_a_node(self, group: Group) -> Many:
+        """GPUs of a group that share a node."""
+        return larger(1, smaller(group.ranks, self.machine.domain // group.apart))
+
+    def collective(self, size: Many, group: Group, *, around: bool = False) -> Many:
+        """Seconds of an all-gather or a reduce-scatter of ``size`` bytes; or of what is sent ``around``.
+
+        A collective leaves a node by the links of all its GPUs there; around a ring the last of them sends alone.
+        """
+        ranks, near = group.ranks, self.in_a_node(group)
+        bus = where(near >= ranks, self.machine.bus, smaller(self.machine.bus, self.network * (1 if around else near)))
         seconds = size * (ranks - 1) / ranks / bus + self.rates.latency * log2(larger(ranks, 1))
         return where(ranks > 1, seconds, 0.0)
 
+    def between_nodes(self, size: Many, group: Group, *, around: bool = False) -> Many:
+        """Seconds that a GPU's link to other nodes is busy with it, that of the last in its node."""
+        ranks, near = group.ranks, self.in_a_node(group)
+        each = size * (ranks - 1) / ranks / (1 if around else near)
+        return where(near < ranks, each / self.network, 0.0)
+
     def tensor_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
-        """Seconds of all-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
-        one = self.collective(tokens * layer.width * BYTES, at.tp) * self.rates.tensor
-        again = 1.5 if at.sequence_parallel else 1
-        return PassSeconds(4 * one, 4 * one * again)
+        """Seconds of all-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more.
+
+        Inside a node products hide a share of them; between nodes no published run tells of it.
+        """
+        group = at.sharing_a_layer
+        exposed = where(self.in_a_node(group) < group.ranks, 1.0, self.rates.tensor)
+        one = self.collective(tokens * layer.width * BYTES, group) * exposed
+        return PassSeconds(4 * one, 4 * one * self._gathers(at))
+
+    def _gathers(self, at: Layouts) -> float:
+        """Messages of tensor parallelism in backward over those in forward: shared tokens are gathered again."""
+        return 1.5 if at.sequence_parallel else 1
 
     def context_parallel(self, layer: LayerWork, attention: PassSeconds, at: Layouts) -> PassSeconds:
         """Keys and values of all others in a ring, where they take longer than attention."""
-        ring = self.collective(BYTES * at.micro_batch * self.work.length * layer.keys / at.tp, at.cp, at.tp)
+        ring = self.collective(self._keys(layer, at), at.sharing_a_sequence, around=True)
         return PassSeconds(larger(ring - attention.forward, 0), larger(2 * ring - attention.backward, 0))
+
+    def _keys(self, layer: LayerWork, at: Layouts) -> Many:
+        """Bytes of a layer's keys and values, of whole sequences."""
+        return BYTES * at.micro_batch * self.work.length * layer.keys / at.tp
 
     def expert_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
         """Tokens to their experts and back; a token goes to a node once."""
-        experts = layer.experts
-        if experts is None:
+        if layer.experts is None:
             return PassSeconds()
-        size = tokens * experts.active / at.tp * layer.width * BYTES
-        nodes = larger(at.ep * at.etp / self.machine.domain, 1)
-        once = nodes * (1 - (1 - 1 / nodes) ** experts.active) / experts.active
-        near = size * (at.ep - 1) / at.ep / self.machine.bus
-        far = size * once * (1 - 1 / nodes) / self.network
-        one = where(nodes > 1, far, near) + self.rates.latency * log2(larger(at.ep, 1))
+        near = self._routed(layer, tokens, at) * (at.ep - 1) / at.ep / self.machine.bus
+        far = self._routed_between_nodes(layer, tokens, at)
+        one = where(far > 0, far, near) + self.rates.latency * log2(larger(at.ep, 1))
         one = where(at.ep > 1, 2 * one * self.rates.experts, 0.0)
         return PassSeconds(one, one)
+
+    def _routed(self, layer: LayerWork, tokens: Many, at: Layouts) -> Many:
+        """Bytes of a GPU's tokens, each once for each of its experts."""
+        return tokens * layer.experts.active / at.tp * layer.width * BYTES if layer.experts else 0
+
+    def _routed_between_nodes(self, layer: LayerWork, tokens: Many, at: Layouts) -> Many:
+        """Seconds of tokens on their way to other nodes; 0 where all experts are in one."""
+        if layer.experts is None:
+            return 0.0
+        nodes, active = at.ep / self.in_a_node(at.sharing_experts), layer.experts.active
+        once = nodes * (1 - (1 - 1 / nodes) ** active) / active
+        return self._routed(layer, tokens, at) * once * (1 - 1 / nodes) / self.network
+
+    def sending(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
+        """Seconds that a layer's messages keep a GPU's link to other nodes busy."""
+        gathered = self.between_nodes(tokens * layer.width * BYTES, at.sharing_a_layer)
+        ring = self.between_nodes(self._keys(layer, at), at.sharing_a_sequence, around=True)
+        routed = 2 * self._routed_between_nodes(layer, tokens, at)
+        return PassSeconds(4 * gathered + ring + routed, 4 * gathered * self._gathers(at) + 2 * ring + routed)
 
     def _handed_on(self, at: Layouts) -> Many:
         """Seconds of hidden vectors to the next stage."""
         tokens = at.micro_batch * self.work.length / at.cp
         return tokens * self.work.width * BYTES / (at.tp if at.sequence_parallel else 1) / self.network
 
-    def between_steps(self, at: Layouts, stage: PassSeconds, again: Many) -> tuple[Many, Many]:
-        """Seconds of gradients and weights that are not hidden, and of the optimizer."""
-        dense, experts = self.of_a_device(at)
+    def between_steps(self, at: Layouts, stage: PassSeconds, again: Many) -> tuple[Many, Many, Many]:
+        """Seconds of gradients and weights that are not hidden, of the optimizer, and on the link to other nodes.
+
+        Shared gradients, those of ZeRO 2 and 3, are summed up for each micro-batch, all others once a step; so are
+        those of FSDP's stage 2 in a pipeline, whole until the last (torch.distributed.pipelining).
+        """
+        of_a_device = self.of_a_device(at)
         of_data = at.dp * at.cp
         shards = of_data if at.shards is None else where(at.zero > 1, at.shards, of_data)
-        fsdp = at.zero == 3
-        hidden = self.rates.hidden
-        weights, gradients = BYTES, self.weights.gradient
+        hidden, trained = self.rates.hidden, self.work.trained
+        weights, gradients = BYTES, self.weights.gradient * trained
+        sharing = at.with_the_same(shards)
 
-        def both(size: float, dense_ranks: Many, expert_ranks: Many) -> Many:
-            return self.collective(size * dense, dense_ranks, at.tp) + self.collective(
-                size * experts, expert_ranks, at.tp
-            )
+        def both(seconds: Callable[[Many, Group], Many], size: float) -> Many:
+            return sum(seconds(size * params, group) for params, group in zip(of_a_device, sharing, strict=True))
 
-        trained = self.work.trained
-        of_shards = larger(shards * at.tp / (at.ep * at.etp), 1)
-        gather, scatter = both(weights, shards, of_shards), both(gradients * trained, shards, of_shards)
-        if at.shards is not None:
-            scatter = scatter + where(at.zero > 1, self._over_replicas(at, trained), 0)
+        def all_of(seconds: Callable[[Many, Group], Many]) -> tuple[Many, Many]:
+            """Seconds of weights that are gathered, and of gradients that are summed up."""
+            scattered = both(seconds, gradients)
+            if at.shards is not None:
+                scattered = scattered + where(at.zero > 1, self._over_replicas(seconds, at, gradients), 0)
+            return both(seconds, weights), scattered
+
+        gather, scatter = all_of(self.collective)
         backward = stage.backward + again
-        each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
+        gathers_each, sums_each = at.zero == 3, at.zero == 2
+        if at.shards is not None:
+            sums_each = sums_each & (at.pp == 1)
+        times = where(sums_each, at.batches, 1)
         once_scatter = scatter * where(at.zero == 0, 2, 1)
-        once = larger(once_scatter - backward * hidden, 0) + where(
+        each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
+        once = times * larger(once_scatter - backward * hidden, 0) + where(
             at.zero == 0, 0, larger(gather * trained - stage.forward * hidden, 0)
         )
         sharded = at.zero > 0
-        states = dense / where(sharded, shards, 1) + experts / where(sharded, of_shards, 1)
-        optimizer = self.weights.states * trained * states / self.bandwidth + self.rates.optimizer
-        return where(fsdp, at.batches * each, once), optimizer
-
-    def _over_replicas(self, at: Layouts, trained: float) -> Many:
-        """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
-        dense, experts = self.of_a_device(at)
-        shards = dense / at.shards + experts / larger(at.shards * at.tp / (at.ep * at.etp), 1)
-        return 2 * self.collective(
-            self.weights.gradient * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards
+        states = sum(
+            params / where(sharded, group.ranks, 1) for params, group in zip(of_a_device, sharing, strict=True)
         )
+        optimizer = self.weights.states * trained * states / self.bandwidth + self.rates.optimizer
+        far_gather, far_scatter = all_of(self.between_nodes)
+        far_once = times * far_scatter * where(at.zero == 0, 2, 1) + where(at.zero == 0, 0, far_gather * trained)
+        far = where(gathers_each, at.batches * (2 * far_gather + far_scatter), far_once)
+        return where(gathers_each, at.batches * each, once), optimizer, far
+
+    def _over_replicas(self, seconds: Callable[[Many, Group], Many], at: Layouts, gradients: float) -> Many:
+        """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
+        replicas = Group(at.dp * at.cp / at.shards, at.tp * at.shards)
+        shards = zip(self.of_a_device(at), at.with_the_same(at.shards), strict=True)
+        return 2 * seconds(gradients * sum(params / group.ranks for params, group in shards), replicas)
 
     def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
         """Parameters of a device: dense ones, and those of routed experts."""
