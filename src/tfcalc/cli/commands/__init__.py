@@ -224,7 +224,7 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         words[place : place + 1] = words[place].split(",")
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         meant = _of_alias(words[0].lower(), words[1:])
-        behind = with_context(words[1:]) if meant == KV else words[1:]
+        behind = list(with_context(words[1:]) if meant == KV else words[1:])
         if words[0].lower() == RUN:
             behind = [*behind, *_as_ollama(behind)]
         optimal = ALIASES[words[0].lower()].endswith(COMPUTE)
