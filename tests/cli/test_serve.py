@@ -190,6 +190,8 @@ def test_what_a_log_tells_is_counted(quick: Quick) -> None:
     lines = [line for line in told.splitlines() if line.lower().startswith("not counted:")]
     assert len(lines) == 2
     assert not any("CUDA" in line for line in lines)
+    given = ("--profiled", "1.5GiB", "--graphs", "0.5GiB", "--nontorch", "0.9GiB", "--json")
+    assert "CUDA" not in json.loads(quick(*words[:-1], *given).stdout)["conventions"]["not_counted"]
     assert "not counted: CUDA context" in quick("memory", "llama-3-8b", "--serve", "--assumptions").stdout
 
 

@@ -426,6 +426,11 @@ class Judge(Protocol):
     in_a_line: bool
     strict: bool
 
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """Names of what the memory alone does not count, and the verdict does."""
+        ...
+
     def sheet(self) -> Sheet:
         """Return it as people see it."""
         ...

@@ -417,6 +417,11 @@ class MoreKeys(Record):
         lambda one: one.at.cost.value if one.at.cost else None,
         BY_RATES,
     )
+    price_per_gpu_hour = optional_number(
+        "US dollars for a GPU and an hour of it; null where none is known",
+        lambda one: one.at.answer.price.typical if one.at.answer.price else None,
+        given("given by --price for GPUs of this kind, or the dated list"),
+    )
 
 
 class SloKeys(Record):

@@ -30,6 +30,7 @@ from tfcalc.plans import LAYOUT as LAYOUT_FIELDS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import count, found
+from tfcalc.report.report import without
 from tfcalc.serving.caches import CELLS, PAGED, UBATCH, full_windows, mixers
 from tfcalc.serving.memory import LETTERS, Served, dequantizes, in_int8, served
 from tfcalc.serving.stored import at_work, reads_alone
@@ -213,7 +214,8 @@ class ServingMemory(PeakMemory):
     @property
     def definitions(self) -> Mapping[str, object]:
         """Definitions of how it is served, and of what is not counted."""
-        return in_full(self.requests, self.plan, self.served, self.by)
+        full = in_full(self.requests, self.plan, self.served, self.by)
+        return full if self.judge is None else {**full, "not_counted": without(NOT_COUNTED, self.judge.counted)}
 
     @property
     def notes(self) -> tuple[str, ...]:

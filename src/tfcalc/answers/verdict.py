@@ -203,6 +203,16 @@ class Fit(WithSheet):
         return self.report.subtitle
 
     @property
+    def counted(self) -> tuple[str, ...]:
+        """Names of what a memory report does not count, and a card's verdict does: taken off the card, or simulated."""
+        there = {
+            CONTEXT: bool(self.budget.card),
+            FRAGMENTS: self.on_card is not None,
+            GRAPHS: self.case.counts_graphs or not self.budget.of_gpu,
+        }
+        return tuple(name for name, counts in there.items() if counts)
+
+    @property
     def headroom(self) -> int:
         """Bytes to spare; below 0 the bytes that are short."""
         return self.budget.bytes - self.report.answer
@@ -384,18 +394,12 @@ class Fit(WithSheet):
 
     def _footer(self) -> Footer:
         """Return the footer of the report, with the margin, and with what was assumed of the card."""
-        footer = self.report.footer
-        bands: list[str] = []
-        if self.budget.card:
-            footer = footer.counting(CONTEXT)
-        if self.on_card:
-            footer, bands = footer.counting(FRAGMENTS), card_assumptions()
-        if self.case.counts_graphs:
-            footer = footer.counting(GRAPHS)
+        footer = self.report.footer.counting(*self.counted)
+        bands = card_assumptions() if self.on_card else []
         code = CODE.get(self.budget.vendor, "CUDA")
         assumes = [code if word == "CUDA" else word for word in footer.assumes]
         if not self.budget.of_gpu:
-            footer, assumes = footer.counting(GRAPHS), [*assumes, *([] if code in assumes else [code])]
+            assumes = [*assumes, *([] if code in assumes else [code])]
         return Footer(
             (
                 *assumes,
