@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfcalc.catalog import index, is_known, is_path, parts, preset
 from tfcalc.catalog import meant as meant_by
-from tfcalc.cli.commands import ALIASES, COMMANDS, command
+from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, command
 from tfcalc.cli.said import (
     AMOUNT,
     FORMAT,
@@ -145,6 +145,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         before = place - 2 if place > 1 and rest[place - 1] in TIMES else place - 1
         if place and (number := _number(rest[before])):
             cards, rest[before] = {f"{number}x{name}": place}, ""
+    if len(models) > 1 and explains and named_among(rest) is None:
+        return None
     if len(models) > 1:
         both = ("compare", *models, *(("--gpu", *cards) if cards else ()))
         if explains or _with_digits(rest):
@@ -435,6 +437,16 @@ def joined(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
+def models_in(words: Sequence[str]) -> list[str]:
+    """The models that words name and nothing else, each in one piece; none where they say more.
+
+    >>> models_in("gpt2 xl and llama 3 8b".split()), models_in("gpt2 xl on a100".split())
+    (['gpt2-xl', 'llama-3-8b'], [])
+    """
+    models, rest = _found(words, _model)
+    return [] if any(word and word.lower() not in BETWEEN for word in rest) else list(models)
+
+
 def _found(words: Sequence[str], read: Callable[[Sequence[str]], str]) -> tuple[dict[str, int], list[str]]:
     """The names that ``read`` finds in neighbouring words, the longest first, and its place in the words, "" there."""
     found, rest, place = dict[str, int](), list[str](), 0
@@ -457,7 +469,7 @@ def _model(words: Sequence[str]) -> str:
     """The name of a model in these words; "" where they are none, or a place."""
     name = "-".join(words).lower() if len(words) > 1 else words[0]
     known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
-    if not known or is_path(name):
+    if not known or is_path(name) or any(map(is_known, words[1:])):
         return ""
     return name if "/" not in name or (len(words) == 1 and re.search(r"[A-Z\d]", name)) else ""
 
