@@ -13,10 +13,13 @@ from tfcalc.catalog import meant as meant_by
 from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, command
 from tfcalc.cli.said import (
     AMOUNT,
+    CACHE,
     FORMAT,
     LENGTH,
+    LONGEST_CONTEXT,
     PROMPT,
     RATE,
+    RUN,
     SIZE,
     UTILISATION,
     amounts,
@@ -159,6 +162,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     given = list(amounts(rest, _of_a_name(first, rest)))
     named = _named_first(rest)
     concept = named.concept if named else first.concept if first and explains else None
+    if concept is not None and concept.name.startswith("KV cache") and "weights" not in lower:
+        given = [(CACHE if slot == FORMAT else slot, value) for slot, value in given]
     if not models:
         _refuse_what_needs_a_model(rest, concept, cards)
         if concept is None or not (given or cards):
@@ -241,7 +246,7 @@ def _line(
         given[:] = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
     if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
         return "flops --train --mfu", None
-    if many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED):
+    if "tokens" in lower and ((many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED)) or lower & OPTIMAL):
         return "explain", known()["tokensperparameter"]
     if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
         return FEWEST, None
@@ -254,7 +259,8 @@ def _line(
         return (meant + mode * (meant == "memory")), None
     if asked == "params" and FORMAT in slots and "weights" in lower:
         asked = "memory"
-    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one) for one in given):
+    least = LONGEST_CONTEXT if asked is None else RUN
+    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one, least) for one in given):
         asked = "train"
     of_a_concept = (
         concept is not None
@@ -281,8 +287,6 @@ def _with_options(
 ) -> AskedInWords:
     """The command line with an option for each thing that was said, and what no option has."""
     opens = line if concept is None else concept.opens
-    if concept is not None and concept.name.startswith("KV cache"):
-        given = [("--kv" if slot == FORMAT else slot, value) for slot, value in given]
     options, left = dict[str, str](), list[str]()
     for slot, value in given:
         option = option_of(slot, value, opens)

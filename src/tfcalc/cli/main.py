@@ -133,8 +133,8 @@ PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
 """Words that no command line has, so that one with them is a question."""
 PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
-ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus")
-"""Commands with one word behind them, a model or a card: further words are a question."""
+ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
+"""Commands with one word behind them, a model, a card or a size: further words are a question."""
 
 
 def _is_word(word: str) -> bool:
@@ -178,6 +178,8 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     if called == "explain" and options[:1] != ["--of"]:
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
+        if first != called and question is not None and "--gpu" in question.line:
+            question = _words().question_in(words)
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS and behind(words) > 1:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))
         if question is None and PREPOSITIONS.intersection(said):
