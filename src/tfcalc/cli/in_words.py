@@ -10,13 +10,16 @@ from typing import NamedTuple
 
 from tfcalc.catalog import index, is_known, is_path, parts, preset
 from tfcalc.catalog import meant as meant_by
-from tfcalc.cli.commands import ALIASES, COMMANDS, command
+from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, command
 from tfcalc.cli.said import (
     AMOUNT,
+    CACHE,
     FORMAT,
     LENGTH,
+    LONGEST_CONTEXT,
     PROMPT,
     RATE,
+    RUN,
     SIZE,
     UTILISATION,
     amounts,
@@ -145,6 +148,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         before = place - 2 if place > 1 and rest[place - 1] in TIMES else place - 1
         if place and (number := _number(rest[before])):
             cards, rest[before] = {f"{number}x{name}": place}, ""
+    if len(models) > 1 and explains and named_among(rest) is None:
+        return None
     if len(models) > 1:
         both = ("compare", *models, *(("--gpu", *cards) if cards else ()))
         if explains or _with_digits(rest):
@@ -157,6 +162,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     given = list(amounts(rest, _of_a_name(first, rest)))
     named = _named_first(rest)
     concept = named.concept if named else first.concept if first and explains else None
+    if concept is not None and concept.name.startswith("KV cache") and "weights" not in lower:
+        given = [(CACHE if slot == FORMAT else slot, value) for slot, value in given]
     if not models:
         _refuse_what_needs_a_model(rest, concept, cards)
         if concept is None or not (given or cards):
@@ -239,7 +246,7 @@ def _line(
         given[:] = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
     if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
         return "flops --train --mfu", None
-    if many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED):
+    if "tokens" in lower and ((many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED)) or lower & OPTIMAL):
         return "explain", known()["tokensperparameter"]
     if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
         return FEWEST, None
@@ -252,7 +259,8 @@ def _line(
         return (meant + mode * (meant == "memory")), None
     if asked == "params" and FORMAT in slots and "weights" in lower:
         asked = "memory"
-    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one) for one in given):
+    least = LONGEST_CONTEXT if asked is None else RUN
+    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one, least) for one in given):
         asked = "train"
     of_a_concept = (
         concept is not None
@@ -279,8 +287,6 @@ def _with_options(
 ) -> AskedInWords:
     """The command line with an option for each thing that was said, and what no option has."""
     opens = line if concept is None else concept.opens
-    if concept is not None and concept.name.startswith("KV cache"):
-        given = [("--kv" if slot == FORMAT else slot, value) for slot, value in given]
     options, left = dict[str, str](), list[str]()
     for slot, value in given:
         option = option_of(slot, value, opens)
@@ -435,6 +441,16 @@ def joined(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
+def models_in(words: Sequence[str]) -> list[str]:
+    """The models that words name and nothing else, each in one piece; none where they say more.
+
+    >>> models_in("gpt2 xl and llama 3 8b".split()), models_in("gpt2 xl on a100".split())
+    (['gpt2-xl', 'llama-3-8b'], [])
+    """
+    models, rest = _found(words, _model)
+    return [] if any(word and word.lower() not in BETWEEN for word in rest) else list(models)
+
+
 def _found(words: Sequence[str], read: Callable[[Sequence[str]], str]) -> tuple[dict[str, int], list[str]]:
     """The names that ``read`` finds in neighbouring words, the longest first, and its place in the words, "" there."""
     found, rest, place = dict[str, int](), list[str](), 0
@@ -457,7 +473,7 @@ def _model(words: Sequence[str]) -> str:
     """The name of a model in these words; "" where they are none, or a place."""
     name = "-".join(words).lower() if len(words) > 1 else words[0]
     known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
-    if not known or is_path(name):
+    if not known or is_path(name) or any(map(is_known, words[1:])):
         return ""
     return name if "/" not in name or (len(words) == 1 and re.search(r"[A-Z\d]", name)) else ""
 

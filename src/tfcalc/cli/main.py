@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -130,8 +131,10 @@ OF_A_SENTENCE = 4
 """Words before the first option that are a question, whatever the first of them is."""
 PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
 """Words that no command line has, so that one with them is a question."""
-ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus")
-"""Commands with one word behind them, a model or a card: further words are a question."""
+PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
+"""A number of an answer, or a part, by its path, which is no word of a question."""
+ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
+"""Commands with one word behind them, a model, a card or a size: further words are a question."""
 
 
 def _is_word(word: str) -> bool:
@@ -170,16 +173,19 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     options = typed[len(words) :]
     first, *said = words or [""]
     said = " ".join(said).split()
-    if called == "explain" and said and options[:1] != ["--of"]:
+    if all(map(_catalog().is_known, said)) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
+        return None
+    if called == "explain" and options[:1] != ["--of"]:
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
+        if first != called and question is not None and "--gpu" in question.line:
+            question = _words().question_in(words)
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS and behind(words) > 1:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))
         if question is None and PREPOSITIONS.intersection(said):
             raise UsageError(f"{quoted(' '.join(words))} names no model that is known", "tfcalc models lists them")
-    elif called == first == "compare" and len(said) > 2:
-        question = _words().question_in(said)
-        question = question if question is not None and question.line[0] == called else None
+    elif called == first == "compare" and len(models := _words().models_in(words[1:])) > 1:
+        return [called, *models, *options]
     else:
         return None
     return None if question is None else [*_understood(question), *options]

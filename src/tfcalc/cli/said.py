@@ -43,6 +43,7 @@ SPELLED = tuple(
     for pattern, text in (
         (r"(?<![\w.])(\d[\d.]*) (gi?b)\b", r"\1\2"),
         (r"(?<![\w.])(\d+)[ -]bits?\b", r"\1bit"),
+        (r"(?<![\w.])(\d+)([x×]) (?=[a-z])", r"\1 \2 "),
         (r"\b8bit[ -](?:adamw?|optimi[sz]er)\b", "adamw-8bit"),
         (r"\b(?:adamw?|optimi[sz]er) (?:in )?8bit\b", "adamw-8bit"),
         (r"\bper (?:(?:a|one|1) ?)?(?:m|million) tokens?\b", "per million tokens"),
@@ -74,6 +75,8 @@ WAYS = {
     **{f"no {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
     **{f"without {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
     **{f"{kind} checkpointing": "--checkpointing full" for kind in ("gradient", "activation")},
+    **{f"{no} flash attention": "--attention-kernel eager" for no in ("no", "without")},
+    "flash attention": "--attention-kernel flash",
     "cpu offload": "--offload all",
     "optimizer offload": "--offload optimizer",
     "liger": "--backend fused",
@@ -155,8 +158,8 @@ def _is_of_the_next(words: Sequence[str], place: int) -> bool:
 
 
 def _nearest(words: Sequence[str], place: int, among: Collection[str]) -> int | None:
-    """The place of the nearest of these words, two away at most, those behind first; None where none is."""
-    around = (place + 1, place - 1, place + 2, place - 2)
+    """The place of the nearest of these words, two away at most; None where none is."""
+    around = (place + 1, place - 1, place - 2, place + 2)
     return next((at for at in around if 0 <= at < len(words) and words[at].lower() in among), None)
 
 
@@ -188,6 +191,8 @@ def ways_of_training(words: list[str]) -> Iterator[str]:
                 break
 
 
+RUN, LONGEST_CONTEXT = 10**5, 10**9
+"""Tokens of a run, at least, and of what is one whatever is asked: fewer may be a length."""
 IN_TRAINING = {"--context": "--seq", "--concurrency": "--batch", LENGTH: "--seq", PROMPT: "--seq"}
 IN_SERVING = {
     **dict.fromkeys(("--tokens", "--seq", LENGTH, PROMPT), "--context"),
@@ -197,13 +202,11 @@ OF_SERVE = {**IN_SERVING, PROMPT: PROMPT}
 IN_FLOPS = {**IN_TRAINING, "--tokens": "--seq"}
 DECODING = dict.fromkeys(("--tokens", "--seq", "--context", LENGTH, PROMPT), "--cached")
 ELSEWHERE = dict.fromkeys(("--tokens", LENGTH, PROMPT), "--context")
-RUN = 10**5
-"""Tokens of a run, at least: fewer are a length."""
 
 
-def is_run(slot: str, value: str) -> bool:
+def is_run(slot: str, value: str, least: int = RUN) -> bool:
     """Return whether an amount is that of the tokens of a training run, and no length."""
-    return slot == "--tokens" and parse_count(value) >= RUN
+    return slot == "--tokens" and parse_count(value) >= least
 
 
 def option_of(slot: str, value: str, line: str) -> str:
