@@ -147,7 +147,7 @@ PATTERNS = (
     _pattern("nanoGPT", MFU, rf"\bmfu\s{{1,4}}{N}\s?%"),
     _pattern("nanochat", MFU, rf"\bmfu:\s{{0,4}}{N}"),
     _pattern("A share", SHARE, rf"\A\s?{N}{TERA}\s?/\s?(?P<by>\d{{2,5}}(?:\.\d{{1,2}})?){TERA}\s?\Z", by=True),
-    _pattern("PEFT", TRAINABLE, rf"trainable params:\s{{0,4}}{N}"),
+    _pattern("PEFT", TRAINABLE, rf"(?<![\w-])trainable params:\s{{0,4}}{N}"),
     _pattern("PEFT", ALL, rf"all params:\s{{0,4}}{N}"),
     _pattern("PEFT", TRAINED_SHARE, r"trainable%:\s{0,4}(\d{1,3}(?:\.\d{1,20})?)"),
     _pattern("Trainer", FLOS, r"total_flos['\"]?\s{0,4}[:=]\s{0,4}(\d[\d,]{0,24}(?:\.\d{1,16})?(?:[eE]\+?\d{1,3})?)"),
@@ -184,9 +184,9 @@ _OF_A_LOG = re.compile(
     r"(?:^|\n)\W{0,2}(?:INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d|(?:^|\n)\w{1,40}_\w{1,40}: "
     r"|\d\s?(?:ms\b|it/s|tok(?:en)?s?/s|samples/s)|tok(?:en)?s?/s(?:ec)?\b"
 )
-_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d")
+_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d[\d.,]{0,20}(?![\d.,]|\s?[kKMGTB])")
 FIELDS = 2
-"""Names with a number behind them that a log line has; a question has fewer."""
+"""Names with a number without a unit behind them that a log line has; a question has fewer."""
 
 
 def looks_logged(text: str) -> bool:
