@@ -342,6 +342,13 @@ def test_reading_is_bounded() -> None:
         "Load weight end.",
         "1,1,1,1,",
         "#tokens: 1, K size: ",
+        "eval time = 1 ms / 1 runs (1 ",
+        "max model len (1) is larger than the maximum number of tokens ",
+        "num decayed parameter tensors: 1, with ",
+        "iter 1: loss 1",
+        "CUDA0 model buffer size ",
+        "a_a_",
+        "a = 1",
         "\n",
     ):
         assert not logged(piece * 100_000)

@@ -210,7 +210,6 @@ def test_a_card_tells_the_share_of_its_memory(tfcalc: Program) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "step 100: loss 2.31, 345 ms/iter, 12000 tokens/s",
         "ggml_backend_cuda: found 1 CUDA devices",
         "INFO 11-21 10:11:12 llm_engine.py:161] Initializing an LLM engine with config: max_seq_len=8192",
         "epoch=3 step=100 lr=0.0003",
@@ -222,6 +221,18 @@ def test_a_log_line_that_is_not_known_is_refused(tfcalc: Program, text: str) -> 
         assert (found.returncode, found.stdout) == (2, "")
         assert "looks like a log line" in found.stderr
         assert "Megatron-LM" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["step 100: loss 2.31, 345 ms/iter, 12000 tokens/s", "why do I get 30 tokens/s", "300 ms"]
+)
+def test_what_is_measured_is_asked_elsewhere(tfcalc: Program, text: str) -> None:
+    found = tfcalc("why", text, "gpt2")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "a time or a speed, which is measured" in found.stderr
+    for words in ("serve gpt2 --gpu h100", "train gpt2 --gpu h100 --tokens 1B"):
+        assert f"tfcalc {words}" in found.stderr
+        assert tfcalc(*words.split()).returncode == 0
 
 
 def test_each_of_several_lines_is_answered(tfcalc: Program) -> None:

@@ -52,7 +52,7 @@ def why(
         tokens: those of a whole training run. Of FLOPs.
         called: how commands name the model; by default by its own name.
         listed: models to look among, if none is named and the classic Transformer has no such number.
-        gpu: of a log line: the card that it ran on, such as ``"h100"``.
+        gpu: of a log line with bytes, MFU or FLOPs: the card that it ran on, such as ``"h100"``.
         tensor_parallel: of a log line: the GPUs that share each layer; by default usual numbers are tried.
         training: the plan of training whose memory the number is of, a step of ``workload``.
         serving: the plan of serving whose memory it is of.

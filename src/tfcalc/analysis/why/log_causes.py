@@ -263,10 +263,17 @@ def refuse_unknown(text: str, called: str) -> None:
     """Raise UsageError for a text of a log that has no number of those that are known."""
     if not log.looks_logged(text):
         return
+    name = called or "llama-3-8b"
+    if log.measured(text):
+        raise UsageError(
+            f"{quoted(text)} has a time or a speed, which is measured, and nothing that why knows",
+            f"tfcalc serve {name} --gpu h100 estimates tokens per second, tfcalc train {name} --gpu h100 --tokens 1B "
+            "the seconds of a step",
+        )
     programs = ", ".join(dict.fromkeys(one.program for one in log.PATTERNS if one.key != log.SHARE))
     number = next((one.replace(" ", "") for one in numbers_in(text) if not one[-1:].isdigit()), "13.5GB")
     raise UsageError(
         f"{quoted(text)} looks like a log line, and none of its numbers is known here",
         f"known are sizes, rates and counts of {programs}; ask about one number with its unit: "
-        f"tfcalc why {number} {called or 'llama-3-8b'}",
+        f"tfcalc why {number} {name}",
     )

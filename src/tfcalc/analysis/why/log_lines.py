@@ -147,7 +147,7 @@ PATTERNS = (
     _pattern("nanoGPT", MFU, rf"\bmfu\s{{1,4}}{N}\s?%"),
     _pattern("nanochat", MFU, rf"\bmfu:\s{{0,4}}{N}"),
     _pattern("A share", SHARE, rf"\A\s?{N}{TERA}\s?/\s?(?P<by>\d{{2,5}}(?:\.\d{{1,2}})?){TERA}\s?\Z", by=True),
-    _pattern("PEFT", TRAINABLE, rf"trainable params:\s{{0,4}}{N}"),
+    _pattern("PEFT", TRAINABLE, rf"(?<![\w-])trainable params:\s{{0,4}}{N}"),
     _pattern("PEFT", ALL, rf"all params:\s{{0,4}}{N}"),
     _pattern("PEFT", TRAINED_SHARE, r"trainable%:\s{0,4}(\d{1,3}(?:\.\d{1,20})?)"),
     _pattern("Trainer", FLOS, r"total_flos['\"]?\s{0,4}[:=]\s{0,4}(\d[\d,]{0,24}(?:\.\d{1,16})?(?:[eE]\+?\d{1,3})?)"),
@@ -180,13 +180,20 @@ class LoggedNumber(NamedTuple):
         return int(digits) if digits.isdigit() else 0
 
 
-_OF_A_LOG = re.compile(
-    r"(?:^|\n)\W{0,2}(?:INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d|(?:^|\n)\w{1,40}_\w{1,40}: "
-    r"|\d\s?(?:ms\b|it/s|tok(?:en)?s?/s|samples/s)|tok(?:en)?s?/s(?:ec)?\b"
-)
-_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d")
+_OF_A_LOG = re.compile(r"(?:^|\n)\W{0,2}(?:INFO|WARNING|ERROR|DEBUG)\b|\d\d:\d\d:\d\d|(?:^|\n)\w{1,40}_\w{1,40}: ")
+_MEASURED = re.compile(r"\d\s?(?:ms|tok(?:en)?s?/s(?:ec)?|it/s|s/it|samples/s)\b")
+_FIELD = re.compile(r"[\w)%]\s{0,4}[=:]\s{0,4}\d[\d.,]{0,20}(?![\d.,]|\s?[kKMGTB])")
 FIELDS = 2
-"""Names with a number behind them that a log line has; a question has fewer."""
+"""Names with a number without a unit behind them that a log line has; a question has fewer."""
+
+
+def measured(text: str) -> bool:
+    """Return whether a text has a time or a speed.
+
+    >>> measured("345 ms/iter"), measured("12 tok/s"), measured("8.03B")
+    (True, True, False)
+    """
+    return _MEASURED.search(text[:LONGEST_LINE]) is not None
 
 
 def looks_logged(text: str) -> bool:
@@ -198,7 +205,7 @@ def looks_logged(text: str) -> bool:
     said = text[:LONGEST_LINE]
     if said.rstrip().endswith("?"):
         return False
-    return _OF_A_LOG.search(said) is not None or len(_FIELD.findall(said)) >= FIELDS
+    return measured(said) or _OF_A_LOG.search(said) is not None or len(_FIELD.findall(said)) >= FIELDS
 
 
 def logged(text: str) -> list[LoggedNumber]:
