@@ -36,6 +36,7 @@ VALUES = {
 SAME = {
     "kv cache of mistral 7b": "explain 'KV cache' mistral-7b",
     "activation memory of llama 2 13b with batch 4": "explain activations llama-2-13b --batch 4",
+    "activations of gpt2 with seq len 512 and bs=4": "explain activations gpt2 --seq 512 --batch 4",
     "activations of llama 3.1 8b at 8k": "explain activations llama-3.1-8b --seq 8k",
     "how much do the activations of gpt2 take in training with batch 4": "explain activations gpt2 --batch 4",
     "logits memory of llama 3.1 8b at 8k": "explain logits llama-3.1-8b --seq 8k",

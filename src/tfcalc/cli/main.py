@@ -173,14 +173,16 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     options = typed[len(words) :]
     first, *said = words or [""]
     said = " ".join(said).split()
-    if all(map(_catalog().is_known, said)) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
+    if not said or (called != "explain" and behind(words) < 2) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
+        return None
+    if all(map(_catalog().is_known, said)):
         return None
     if called == "explain" and options[:1] != ["--of"]:
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
         if first != called and question is not None and "--gpu" in question.line:
             question = _words().question_in(words)
-    elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS and behind(words) > 1:
+    elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))
         if question is None and PREPOSITIONS.intersection(said):
             raise UsageError(f"{quoted(' '.join(words))} names no model that is known", "tfcalc models lists them")

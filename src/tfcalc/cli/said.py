@@ -18,16 +18,31 @@ LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv
 """A length that nothing is said of, a prompt's, a format, and the cache's: the command decides on the option."""
 RATE = "--tokens-per-second"
 
-BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens"))
+BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len"))
 """Words between an amount and what it is of."""
 APART = frozenset(("with", "at"))
 """Those that begin something else behind an amount."""
-IN_FRONT = ("batch", "batches", "context", "ctx", "seq", "sequence", "prompt", "rank", "tp", "pp", "cp", "ep")
+IN_FRONT = (
+    "batch",
+    "batches",
+    "bs",
+    "batch_size",
+    "context",
+    "ctx",
+    "seq",
+    "sequence",
+    "prompt",
+    "rank",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+)
 """Words that stand in front of their amount as often as behind it."""
 AMOUNTS = {
     **dict.fromkeys(("context", "ctx"), "--context"),
-    **dict.fromkeys(("sequence", "sequences", "seq"), "--seq"),
-    **dict.fromkeys(("batch", "batches"), "--batch"),
+    **dict.fromkeys(("sequence", "sequences", "seq", "seqlen", "seq_len"), "--seq"),
+    **dict.fromkeys(("batch", "batches", "bs", "batch_size"), "--batch"),
     **dict.fromkeys(("prompt", "prompts", "input"), PROMPT),
     **dict.fromkeys(("output", "outputs", "answer", "answers"), "--output-tokens"),
     **dict.fromkeys(("samples", "examples"), "--samples"),
@@ -43,6 +58,7 @@ SPELLED = tuple(
     for pattern, text in (
         (r"(?<![\w.])(\d[\d.]*) (gi?b)\b", r"\1\2"),
         (r"(?<![\w.])(\d+)[ -]bits?\b", r"\1bit"),
+        (r"\b([a-z_]+)=(\d)", r"\1 \2"),
         (r"(?<![\w.])(\d+)([x×]) (?=[a-z])", r"\1 \2 "),
         (r"\b8bit[ -](?:adamw?|optimi[sz]er)\b", "adamw-8bit"),
         (r"\b(?:adamw?|optimi[sz]er) (?:in )?8bit\b", "adamw-8bit"),
