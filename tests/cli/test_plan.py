@@ -127,8 +127,12 @@ def test_a_plan_without_a_batch_takes_llama_2s(quick: Quick) -> None:
     layout = "--gpu 8xh100 --seq 4096 --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch 1 --checkpointing none"
     usual = quick("plan", "llama-3-8b", *layout.split(), env={"COLUMNS": "200"}).stdout
     given = quick("plan", "llama-3-8b", *layout.split(), "--global-batch-size", "1024", env={"COLUMNS": "200"}).stdout
-    assert "1,024 x 4,096 tokens a step (about 4M, as no --global-batch is given)" in usual.splitlines()[1]
-    assert "as no --global-batch" not in given
+    tokens = "1,024 x 4,096 = 4,194,304 tokens a step"
+    assert f"{tokens} (about 4M, as no --global-batch is given)" in usual.splitlines()[1]
+    assert given.splitlines()[1].endswith(tokens)
+    near = quick("plan", "llama-3-8b", *layout.split(), "--global-batch", "10M", env={"COLUMNS": "200"}).stdout
+    assert "tokens a step (10M in whole sequences that many copies can share)" in near.splitlines()[1]
+    assert "as no --global-batch" not in given + near
     assert usual.splitlines()[2:] == given.splitlines()[2:]
 
 
@@ -344,6 +348,13 @@ def test_why_not_a_layout_that_cannot_be(quick: Quick) -> None:
         assert found["reason"] == reason
         assert nearest in found["nearest"]
         assert f"{text} cannot be: {reason}" in done.stdout
+
+
+def test_the_nearest_number_of_stages_divides_the_gpus(quick: Quick) -> None:
+    """80 layers over 64 stages are 1.25; over 32 they are 2.5, of which the ends cannot make up; 64 GPUs have 16."""
+    words = ("plan", "llama-3-70b", "--gpu", "64xh100", "--why-not")
+    assert quick(*words, "pp=64").stdout.splitlines()[0].endswith("nearest: 16")
+    assert "cannot be" not in quick(*words, "pp=16").stdout
 
 
 def test_why_not_a_layout_that_does_not_fit(quick: Quick) -> None:

@@ -15,7 +15,7 @@ from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout, unsaid_stage
 from tfcalc.search.possible import are_uneven
 from tfcalc.timing.rates import STACKS
-from tfcalc.units import short_bytes
+from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
@@ -303,8 +303,12 @@ class PlanAnswer(Answer):
     def heading(self) -> str:
         """The model and the machine."""
         question = self.question
-        batch = f", {question.sequences:,} x {question.length:,} tokens a step ({USUAL})" * question.usual_batch
-        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}{batch}"
+        tokens = question.tokens_per_step
+        batch = f"{question.sequences:,} x {question.length:,} = {tokens:,} tokens a step"
+        why = f" ({USUAL})" * question.usual_batch
+        if question.asked_tokens not in (None, tokens):
+            why = f" ({short(question.asked_tokens)} in whole sequences that many copies can share)"
+        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}, {batch}{why}"
 
     def columns(self) -> Mapping[str, LayoutColumn]:
         """Return the axes of all layouts that were searched, bytes of the fullest GPU, and seconds of a step."""
