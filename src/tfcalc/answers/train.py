@@ -634,7 +634,9 @@ class Train(Answer):
         if not one.possible:
             closest = "; ".join(one.judge.verdict.split(": ")[1:])
             what = OWN_CODE if one.may_fit_fused else "it"
-            return self._sheet(f"{SAID[one.status]}: {closest}", [], f"no change that was tried makes {what} fit")
+            none = f"no change that was tried makes {what} fit"
+            elsewhere = one.judge.case.laid_out_elsewhere()
+            return self._sheet(f"{SAID[one.status]}: {closest}", [], none, *elsewhere)
         with_change = f" with {one.flags}" if one.flags else ""
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.step_seconds is None:
@@ -670,6 +672,8 @@ class Train(Answer):
                 yield f"--precision {half}-mixed (products in 16 bits)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
+        if not one.judge.fits:
+            yield from one.judge.case.laid_out_elsewhere()
         if other := one.other_format:
             flag = f": --precision {other}-mixed" if other in HALF and one.format == FP32.name else ""
             least = f"In {one.format} it takes at least {duration(one.hours(one.floor))}"

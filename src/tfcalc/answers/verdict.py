@@ -6,6 +6,7 @@ The tables for people are made here, too: the verdict, what would fit, and how m
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
@@ -20,9 +21,10 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
-from tfcalc.hardware import APPLE
+from tfcalc.hardware import APPLE, named
 from tfcalc.model import asked_run, default_run, own_run
-from tfcalc.plans import COLOCATE, Training, training_preset
+from tfcalc.nn.mixture import Mixture
+from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
@@ -56,6 +58,7 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import CELLS, PAGED
+from tfcalc.timing.rates import machine_of
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus, is_upper_bound
 from tfcalc.units import short_bytes
@@ -356,6 +359,7 @@ class Fit(WithSheet):
             yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
+            yield from self.case.laid_out_elsewhere()
         if self.largest and not self.fits:
             names = " / ".join(each.of.words for each in self.largest)
             numbers = dict.fromkeys(each.number for each in self.largest)
@@ -715,6 +719,10 @@ class Case(Generic[P]):
         """Yield where an engine's rules are from, and which of its defaults were not taken."""
         yield from ()
 
+    def laid_out_elsewhere(self) -> Iterator[str]:
+        """Yield what finds layouts that no change here has."""
+        yield from ()
+
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
         return self._remedies(self.ways())
@@ -787,6 +795,20 @@ class Case(Generic[P]):
 
 class _Training(Case["Training"]):
     memory: TrainingMemory
+
+    def laid_out_elsewhere(self) -> Iterator[str]:
+        """Yield what shares out the experts of a mixture, which no plan here does, where it is trained on several."""
+        model, card, gpus = self.memory.model_, self.budget.card, value_of(self.plan.gpus or 1)
+        whole = self.plan.method == SFT and self.plan.lora is None and not self.plan.base_weights
+        mixture = any(isinstance(each, Mixture) for each in model.module().all_of())
+        if gpus == 1 or not card or not whole or not mixture or machine_of(named(card)[0]) is None:
+            return
+        name = getattr(model, "name", None)
+        words = f" {shlex.quote(name)}" if name and not getattr(model, "changed", "") else ""
+        batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
+        asked = f"--gpu {gpus}x{shlex.quote(card)} --seq {value_of(self.run.seq_len)} --global-batch-size {batch}"
+        command = f"tfcalc plan{words} {asked}" if words else "tfcalc plan"
+        yield f"Expert parallelism is not among these changes: {command} lays experts out over GPUs"
 
     @property
     def peaks(self) -> Peaks:
