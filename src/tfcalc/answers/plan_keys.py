@@ -141,12 +141,12 @@ class LayoutOfCase(NamedTuple):
     @property
     def memory_in_words(self) -> str:
         """``FITS, TIGHTLY: allocated 70.9, reserved 73.5 (71.3 to 77.9) of 78.4 GiB usable, by …``."""
-        reserved_bytes, *band = self.reserved
-        sizes = (self.peak, reserved_bytes, *band, self.case.usable)
+        typical, *band = self.reserved
+        sizes = (self.peak, typical, *band, self.case.usable)
         peak, reserved, low, high, usable = (f"{size / GIB:,.1f}" for size in sizes)
         by = "PyTorch's allocator simulated" if self.simulated else "an estimate, by published runs"
         said = f"allocated {peak}, reserved {reserved} ({low} to {high}) of {usable} GiB usable"
-        beyond = self.case.fits(self.one) and reserved_bytes > self.case.usable
+        beyond = self.case.fits(self.one) and typical > self.case.usable
         more = ", without a limit, near which it gives back what is free" * beyond
         return f"{SAID[self.status]}: {said}; reserved is {by}{more}"
 

@@ -22,7 +22,7 @@ from tfcalc.answers.fit import (
 )
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
-from tfcalc.answers.verdict import memory_within
+from tfcalc.answers.verdict import NO_EXPERT_PARALLELISM, memory_within
 from tfcalc.backends import backend
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
@@ -635,8 +635,7 @@ class Train(Answer):
             closest = "; ".join(one.judge.verdict.split(": ")[1:])
             what = OWN_CODE if one.may_fit_fused else "it"
             none = f"no change that was tried makes {what} fit"
-            elsewhere = one.judge.case.laid_out_elsewhere()
-            return self._sheet(f"{SAID[one.status]}: {closest}", [], none, *elsewhere)
+            return self._sheet(f"{SAID[one.status]}: {closest}", [], none, *_of_experts(one))
         with_change = f" with {one.flags}" if one.flags else ""
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.step_seconds is None:
@@ -673,7 +672,7 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:
-            yield from one.judge.case.laid_out_elsewhere()
+            yield from _of_experts(one)
         if other := one.other_format:
             flag = f": --precision {other}-mixed" if other in HALF and one.format == FP32.name else ""
             least = f"In {one.format} it takes at least {duration(one.hours(one.floor))}"
@@ -741,6 +740,12 @@ class Train(Answer):
             see_also=(*self._shares(), "--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
+
+
+def _of_experts(one: RunOnCard) -> Iterator[str]:
+    """Yield what finds layouts of a mixture's experts, which is not among the changes."""
+    if one.judge.case.mixture_of_several and machine_of(one.accelerator) is not None:
+        yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()} lays experts out over GPUs"
 
 
 def _row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

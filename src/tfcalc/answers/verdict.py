@@ -21,9 +21,8 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
-from tfcalc.hardware import APPLE, named
+from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run, own_run
-from tfcalc.nn.mixture import Mixture
 from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
@@ -58,7 +57,6 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import CELLS, PAGED
-from tfcalc.timing.rates import machine_of
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus, is_upper_bound
 from tfcalc.units import short_bytes
@@ -87,6 +85,8 @@ CODE = {
     **dict.fromkeys(("Google", "AWS", "Intel"), "as on CUDA (no such card was compared)"),
 }
 """Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
+NO_EXPERT_PARALLELISM = "Expert parallelism is not among these changes"
+"""What is said of a mixture that does not fit on several GPUs."""
 INDENT = "  "
 """Of the further lines of a cell."""
 BESIDE_ROWS = 5
@@ -359,7 +359,8 @@ class Fit(WithSheet):
             yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
-            yield from self.case.laid_out_elsewhere()
+            if self.case.mixture_of_several:
+                yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan lays experts out over GPUs"
         if self.largest and not self.fits:
             names = " / ".join(each.of.words for each in self.largest)
             numbers = dict.fromkeys(each.number for each in self.largest)
@@ -719,9 +720,14 @@ class Case(Generic[P]):
         """Yield where an engine's rules are from, and which of its defaults were not taken."""
         yield from ()
 
-    def laid_out_elsewhere(self) -> Iterator[str]:
-        """Yield what finds layouts that no change here has."""
-        yield from ()
+    @property
+    def mixture_of_several(self) -> bool:
+        """Return whether all of a mixture is trained on several GPUs of a card."""
+        return False
+
+    def layouts_of_experts(self) -> str:
+        """``tfcalc plan``, with the words of this question where they are known."""
+        return "tfcalc plan"
 
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
@@ -796,19 +802,24 @@ class Case(Generic[P]):
 class _Training(Case["Training"]):
     memory: TrainingMemory
 
-    def laid_out_elsewhere(self) -> Iterator[str]:
-        """Yield what shares out the experts of a mixture, which no plan here does, where it is trained on several."""
-        model, card, gpus = self.memory.model_, self.budget.card, value_of(self.plan.gpus or 1)
-        whole = self.plan.method == SFT and self.plan.lora is None and not self.plan.base_weights
-        mixture = any(isinstance(each, Mixture) for each in model.module().all_of())
-        if gpus == 1 or not card or not whole or not mixture or machine_of(named(card)[0]) is None:
-            return
+    @property
+    def mixture_of_several(self) -> bool:
+        """Return whether all of a mixture is trained on several GPUs of a card."""
+        gpus, plan = value_of(self.plan.gpus or 1), self.plan
+        if gpus == 1 or not self.budget.card or plan.method != SFT or plan.lora is not None or plan.base_weights:
+            return False
+        tree = self.memory.model_.tree(self.run.replaced(recompute="none"))
+        return any(node.component.kind == "experts" for node in tree.walk())
+
+    def layouts_of_experts(self) -> str:
+        """``tfcalc plan mixtral-8x22b --gpu 16xh100 --seq 4096 --global-batch-size 16``: the same GPUs and batch."""
+        model, gpus = self.memory.model_, value_of(self.plan.gpus or 1)
         name = getattr(model, "name", None)
-        words = f" {shlex.quote(name)}" if name and not getattr(model, "changed", "") else ""
+        if not name or getattr(model, "changed", ""):
+            return "tfcalc plan"
         batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
-        asked = f"--gpu {gpus}x{shlex.quote(card)} --seq {value_of(self.run.seq_len)} --global-batch-size {batch}"
-        command = f"tfcalc plan{words} {asked}" if words else "tfcalc plan"
-        yield f"Expert parallelism is not among these changes: {command} lays experts out over GPUs"
+        asked = f"--gpu {gpus}x{shlex.quote(self.budget.card)} --seq {value_of(self.run.seq_len)}"
+        return f"tfcalc plan {shlex.quote(name)} {asked} --global-batch-size {batch}"
 
     @property
     def peaks(self) -> Peaks:
