@@ -301,6 +301,15 @@ def test_nvlink_is_stated_in_one_direction() -> None:
         ("4090", (1, "4090")),
         (" mi300x ", (1, "mi300x")),
         ("8x24GB", (8, "24GB")),
+        ("h100x8", (8, "h100")),
+        ("H100 x 8", (8, "H100")),
+        ("8h100", (8, "h100")),
+        ("24GBx2", (2, "24GB")),
+        ("DGX-H100", (8, "H100")),
+        ("NVIDIA HGX B200", (8, "B200")),
+        ("b200-hgx", (1, "b200-hgx")),
+        ("2 x DGX A100 40GB", (16, "A100 40GB")),
+        ("nothing x8", (1, "nothing x8")),
     ],
 )
 def test_how_many_of_which(text: str, found: tuple[int, str]) -> None:

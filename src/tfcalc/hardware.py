@@ -217,18 +217,38 @@ def names() -> list[str]:
 
 
 def parse_gpu(text: str) -> tuple[int, str]:
-    """Split a count and a name: ``8xh100``, ``8 x H100`` and ``8×h100`` are eight, ``h100`` is one.
+    """Split a count and a name: ``8xh100``, ``8 x H100``, ``8h100`` and ``h100x8`` are eight, ``h100`` is one.
 
-    Raises UsageError for a count out of range.
+    So is a machine, DGX or HGX, as many as it links. Raises UsageError for a count out of range.
 
     >>> parse_gpu("8xh100"), parse_gpu("16 x RTX 4090"), parse_gpu("4090"), parse_gpu("2*80GB")
     ((8, 'h100'), (16, 'RTX 4090'), (1, '4090'), (2, '80GB'))
+    >>> parse_gpu("h100 x 8"), parse_gpu("8h100"), parse_gpu("DGX H100"), parse_gpu("2 x dgx-a100")
+    ((8, 'h100'), (8, 'h100'), (8, 'H100'), (16, 'a100'))
     """
-    counted = re.fullmatch(r"(\d{1,9})\s*[xX×*]\s*(\S.*)", text.strip(), re.ASCII)
-    count, name = (int(counted[1]), counted[2]) if counted else (1, text.strip())
+    asked = text.strip()
+    if counted := re.fullmatch(r"(\d{1,9})\s*[xX×*]\s*(\S.*)", asked, re.ASCII):
+        count, name = int(counted[1]), counted[2]
+    else:
+        count, name = _counted_otherwise(asked)
+    machine = re.fullmatch(r"(?:nvidia[-_ ]+)?[dh]gx[-_ ]+(\S.*)", name, re.ASCII | re.IGNORECASE)
+    if machine is not None and (cards := _meant(machine[1])):
+        count, name = count * cards[0].domain, machine[1]
     if not 0 < count <= MOST_GPUS:
         raise UsageError(f"{quoted(text)} is {count} GPUs", f"write a number from 1 to {MOST_GPUS:,}: 8xh100")
     return count, name
+
+
+def _counted_otherwise(text: str) -> tuple[int, str]:
+    """Split a count behind a name, or before it without a sign: it is none where the whole is a name."""
+    behind = re.fullmatch(r"(\S.*?)\s*[xX×*]\s*(\d{1,9})", text, re.ASCII)
+    before = re.fullmatch(r"(\d{1,9})\s*([A-Za-z].*)", text, re.ASCII)
+    if (behind or before) and not is_accelerator(text):
+        if behind and is_accelerator(behind[1]):
+            return int(behind[2]), behind[1]
+        if before and is_accelerator(before[2]):
+            return int(before[1]), before[2]
+    return 1, text
 
 
 def named(name: str, instead: str = "") -> list[Accelerator]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shlex
 from itertools import pairwise
 from pathlib import Path
@@ -127,8 +128,12 @@ def test_a_plan_without_a_batch_takes_llama_2s(quick: Quick) -> None:
     layout = "--gpu 8xh100 --seq 4096 --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch 1 --checkpointing none"
     usual = quick("plan", "llama-3-8b", *layout.split(), env={"COLUMNS": "200"}).stdout
     given = quick("plan", "llama-3-8b", *layout.split(), "--global-batch-size", "1024", env={"COLUMNS": "200"}).stdout
-    assert "1,024 x 4,096 tokens a step (about 4M, as no --global-batch is given)" in usual.splitlines()[1]
-    assert "as no --global-batch" not in given
+    tokens = "1,024 x 4,096 = 4,194,304 tokens a step"
+    assert f"{tokens} (about 4M, as no --global-batch is given)" in usual.splitlines()[1]
+    assert given.splitlines()[1].endswith(tokens)
+    near = quick("plan", "llama-3-8b", *layout.split(), "--global-batch", "10M", env={"COLUMNS": "200"}).stdout
+    assert "tokens a step (10M in whole sequences that many copies can share)" in near.splitlines()[1]
+    assert "as no --global-batch" not in given + near
     assert usual.splitlines()[2:] == given.splitlines()[2:]
 
 
@@ -344,6 +349,13 @@ def test_why_not_a_layout_that_cannot_be(quick: Quick) -> None:
         assert found["reason"] == reason
         assert nearest in found["nearest"]
         assert f"{text} cannot be: {reason}" in done.stdout
+
+
+def test_the_nearest_number_of_stages_divides_the_gpus(quick: Quick) -> None:
+    """80 layers over 64 stages are 1.25; over 32 they are 2.5, of which the ends cannot make up; 64 GPUs have 16."""
+    words = ("plan", "llama-3-70b", "--gpu", "64xh100", "--why-not")
+    assert quick(*words, "pp=64").stdout.splitlines()[0].endswith("nearest: 16")
+    assert "cannot be" not in quick(*words, "pp=16").stdout
 
 
 def test_why_not_a_layout_that_does_not_fit(quick: Quick) -> None:
@@ -635,3 +647,14 @@ def test_the_verdict_on_experts_rests_on_what_published_runs_reserved(quick: Qui
     assert status == "fits"
     expected = {"expected_bytes": peak, "low_bytes": peak, "high_bytes": int(1.06 * peak), "simulated": False}
     assert one["reserved"] == expected
+
+
+def test_a_mixture_that_does_not_fit_is_laid_out_by_plan(quick: Quick) -> None:
+    """``train`` names a plan of the same GPUs and batch, which runs, ``memory`` the command; of a dense model none."""
+    words = ("mixtral-8x22b", "--gpu", "32xh100")
+    said = " ".join(quick("train", *words, "--tokens", "1B").stdout.split())
+    found = re.search(r"among these changes: tfcalc (plan .*) lays experts out over GPUs", said)
+    assert found is not None
+    assert answer(quick, *shlex.split(found[1]))["tokens_per_step"] == 32 * 4096
+    assert "tfcalc plan lays experts out over GPUs" in quick("memory", *words, "--train").stdout
+    assert "lays experts out" not in quick("memory", "llama-3-70b", "--train", "--gpu", "2xh100").stdout

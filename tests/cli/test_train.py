@@ -323,3 +323,23 @@ def test_a_speed_beyond_the_own_format_says_so(quick: Quick) -> None:
     said = "so its products have another format, such as bf16: --precision bf16-mixed"
     assert said in " ".join(quick(*run).stdout.split())
     assert said not in " ".join(quick(*run, "--precision", "bf16-mixed").stdout.split())
+
+
+def test_grpo_waits_for_its_completions(quick: Quick) -> None:
+    """By hand: 256 tokens a step, each of which reads the matrices of Qwen2.5-7B in 16 bits at an H100's 3.35 TB/s.
+
+    Its config.json: 28 layers of width 3,584, 28 heads and 4 of keys of 128, MLPs of 18,944, 152,064 words.
+    """
+    matrices = 28 * (3584 * (2 * 3584 + 2 * 512) + 3 * 3584 * 18944) + 3584 * 152064
+    seconds = 256 * 2 * matrices / 3.35e12
+    words = ("train", "qwen2.5-7b", "--method", "grpo", "--gpu", "h100", "--max-steps", "1000")
+    plain = json.loads(quick(*words, "--json").stdout)["run"]
+    least = 1000 * seconds / 3600
+    assert least < plain["floor_hours"] < 1.1 * least
+    assert "--mfu" not in quick(*words).stdout  # no share of the peak tells how long writing takes
+    said = quick(*words, "--mfu", "35%").stdout
+    assert "13 to 51 ms for each token of a completion" in " ".join(said.split())
+    shared = json.loads(quick(*words, "--mfu", "35%", "--json").stdout)["run"]
+    assert shared["hours"] > plain["floor_hours"]
+    elsewhere = json.loads(quick(*words, "--vllm-mode", "server", "--json").stdout)["run"]
+    assert elsewhere["floor_hours"] < 0.1 * least  # other GPUs write them

@@ -218,3 +218,14 @@ def test_a_bubble_of_uneven_stages_says_so(tfcalc: Program) -> None:
     ends = ("--first-stage-layers", "1", "--last-stage-layers", "1")
     assert said in " ".join(tfcalc(*words, *ends).stdout.split())
     assert "were the stages equal" not in tfcalc(*words).stdout
+
+
+def test_the_defaults_of_help_are_those_of_the_answer(tfcalc: Program) -> None:
+    """What ``auto`` is of ZeRO, precision and checkpointing is as ranks has it, not as memory does."""
+    told = " ".join(tfcalc("ranks", "-h", "all").stdout.split())
+    found = asked(tfcalc, "llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel")
+    assert f"over GPUs; auto: {found['zero']}: " in told
+    assert f"auto: {found['precision']}: " in told
+    assert "(torchtitan); auto: none: " in told
+    words = ("llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel", "--checkpointing", "none")
+    assert found["stages"] == asked(tfcalc, *words)["stages"]

@@ -20,7 +20,7 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import ChosenLayout, Enumeration, LayoutEvaluator
 from tfcalc.search.possible import Space
 from tfcalc.timing.rates import Machine, machine_of, rates_of
-from tfcalc.timing.step import Group, Layouts, StepTime
+from tfcalc.timing.step import Layouts, RankGroup, StepTime
 from tfcalc.timing.work import work_of
 from tfcalc.workload import Workload
 
@@ -141,7 +141,7 @@ def test_places_of_groups() -> None:
     for tp, cp, ep, etp in ((1, 1, 8, 1), (2, 2, 8, 1), (8, 2, 4, 2), (4, 1, 2, 4), (1, 4, 8, 8)):
         at = Layouts(tp=tp, cp=cp, ep=ep, etp=etp, dp=64, pp=2)
         dense, experts = at.with_the_same(at.dp * at.cp)
-        groups: dict[str, Group] = {
+        groups: dict[str, RankGroup] = {
             "tensor": at.sharing_a_layer,
             "context": at.sharing_a_sequence,
             "expert": at.sharing_experts,

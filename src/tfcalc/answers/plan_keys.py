@@ -15,7 +15,7 @@ from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout, unsaid_stage
 from tfcalc.search.possible import are_uneven
 from tfcalc.timing.rates import STACKS
-from tfcalc.units import short_bytes
+from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
@@ -141,12 +141,12 @@ class LayoutOfCase(NamedTuple):
     @property
     def memory_in_words(self) -> str:
         """``FITS, TIGHTLY: allocated 70.9, reserved 73.5 (71.3 to 77.9) of 78.4 GiB usable, by …``."""
-        reserved_bytes, *band = self.reserved
-        sizes = (self.peak, reserved_bytes, *band, self.case.usable)
+        typical, *band = self.reserved
+        sizes = (self.peak, typical, *band, self.case.usable)
         peak, reserved, low, high, usable = (f"{size / GIB:,.1f}" for size in sizes)
         by = "PyTorch's allocator simulated" if self.simulated else "an estimate, by published runs"
         said = f"allocated {peak}, reserved {reserved} ({low} to {high}) of {usable} GiB usable"
-        beyond = self.case.fits(self.one) and reserved_bytes > self.case.usable
+        beyond = self.case.fits(self.one) and typical > self.case.usable
         more = ", without a limit, near which it gives back what is free" * beyond
         return f"{SAID[self.status]}: {said}; reserved is {by}{more}"
 
@@ -303,8 +303,12 @@ class PlanAnswer(Answer):
     def heading(self) -> str:
         """The model and the machine."""
         question = self.question
-        batch = f", {question.sequences:,} x {question.length:,} tokens a step ({USUAL})" * question.usual_batch
-        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}{batch}"
+        tokens = question.tokens_per_step
+        batch = f"{question.sequences:,} x {question.length:,} = {tokens:,} tokens a step"
+        why = f" ({USUAL})" * question.usual_batch
+        if question.asked_tokens not in (None, tokens):
+            why = f" ({short(question.asked_tokens)} in whole sequences that many copies can share)"
+        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}, {batch}{why}"
 
     def columns(self) -> Mapping[str, LayoutColumn]:
         """Return the axes of all layouts that were searched, bytes of the fullest GPU, and seconds of a step."""

@@ -87,6 +87,7 @@ class PlanQuestion(NamedTuple):
         states: number formats of weights, gradients and optimizer: a precision of ``memory --train``.
         usual_batch: nobody gave the ``sequences``: they are those of :data:`USUAL_BATCH`.
         named: how the model is named in commands; by default by its name.
+        asked_tokens: tokens of a step that were asked for, where sequences follow from them.
     """
 
     model: Model
@@ -112,6 +113,7 @@ class PlanQuestion(NamedTuple):
     states: str = OF_MEGATRON.name
     usual_batch: bool = False
     named: str = ""
+    asked_tokens: int | None = None
 
     @property
     def model_words(self) -> str:

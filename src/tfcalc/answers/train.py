@@ -22,15 +22,15 @@ from tfcalc.answers.fit import (
 )
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
-from tfcalc.answers.verdict import memory_within
+from tfcalc.answers.verdict import NO_EXPERT_PARALLELISM, memory_within
 from tfcalc.backends import backend
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
-from tfcalc.number_formats import FP32
-from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
+from tfcalc.number_formats import FP32, INT4
+from tfcalc.plans import COLOCATE, DPO, GRPO, PPO, SERVER, SFT, Training
 from tfcalc.report.declared import Answer, Key, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 PASSES = {
     DPO: "floor and estimate have the reference model's pass, where it is in the run; five steps of TRL 1.16 on an "
     "H100, by which this way of counting it was chosen, were within 15 %",
-    GRPO: "the floor has the passes that score them, and those that write completions on the same GPUs",
+    GRPO: "the floor has the passes that score them, and those that write completions on the same GPUs, of which each "
+    "reads the weights once for a token of all completions",
     PPO: "the floor has both models that are trained, and no passes that write and score completions",
 }
 """What of a method beside training is in the floor."""
@@ -63,6 +64,11 @@ UNTIMED = {
     GRPO: "Four steps of TRL's GRPO on an H100 took 13 to 51 ms for each token of a completion (models of 0.5 to 1.5B)"
 }
 """What is known of a method's seconds, where no rate follows from it (tests/oracle/memory/h100-preference.jsonl)."""
+AT_A_SHARE = {
+    GRPO: "with --mfu completions are written as fast as weights can be read",
+    PPO: "with --mfu nothing is in the hours that writes and scores completions",
+}
+"""What the hours of a said MFU leave out of a method that writes completions."""
 ESTIMATED_FORMATS = ("bf16", "fp16")
 """Number formats of the published runs."""
 MEGATRON, COMPILED = "megatron", "fsdp"
@@ -196,11 +202,31 @@ class RunOnCard(VerdictOnCard):
         return float(self.accelerator.peaks.get(PRODUCTS_ALONE, 0.0)) if in_products else self.peak_flops
 
     @property
-    def floor(self) -> float:
-        """Seconds of a step below which none can be: model FLOPs over the dense peak."""
+    def computing(self) -> float:
+        """Seconds of a step's model FLOPs at the dense peak."""
         if not self.fastest_flops:
             return 0.0
         return self.flops_per_step / (self.fastest_flops * self.gpus)
+
+    @property
+    def floor(self) -> float:
+        """Seconds of a step below which none can be: model FLOPs over the dense peak, and weights that are read."""
+        return self.computing and self.computing + self._reading(self.fastest_flops)
+
+    def _reading(self, rate: float) -> float:
+        """Seconds that writing completions takes beyond its FLOPs at this ``rate`` of a GPU.
+
+        Each token is written by a pass that reads all weights which it uses, of all completions of a step at best once.
+        """
+        plan = with_method(self.ran[1])
+        if plan.method != GRPO or plan.vllm_mode == SERVER or not self.accelerator.bandwidth:
+            return 0.0
+        by = precision(self.plan.precision)
+        bits = INT4.bits if plan.base_weights else min(by.weights, by.computed)
+        shared = self.gpus if plan.vllm_mode == COLOCATE else 1
+        read = self.work.read_by_a_token * bits / 8 / (self.accelerator.bandwidth * shared)
+        computed = self.flops.written * self.sequences_per_step / (rate * self.gpus)
+        return max(value_of(plan.size("max_completion_length")) * read - computed, 0.0)
 
     @cached_property
     def at_the_peak(self) -> float:
@@ -348,16 +374,16 @@ class RunOnCard(VerdictOnCard):
         if pace.tokens_per_second is not None:
             return self.tokens_per_step / pace.tokens_per_second
         if pace.mfu is not None and self.floor:
-            return self.at_the_peak / pace.mfu
+            return self.at_the_peak / pace.mfu + self._reading(self.peak_flops * pace.mfu)
         return self.estimate.seconds if self.estimate else None
 
     @property
     def above(self) -> float:
         """Times the peak of its format that a speed which was said would take; 0 where it is one that can be."""
         seconds = self.step_seconds
-        if not self.question.pace.given or not seconds or seconds >= self.floor:
+        if not self.question.pace.given or not seconds or seconds >= self.computing:
             return 0.0
-        return self.floor / seconds
+        return self.computing / seconds
 
     @property
     def other_format(self) -> str:
@@ -469,9 +495,12 @@ class RunKeys(VerdictKeys):
         found("matrix products of visible pairs: forward and backward, and further forward passes of the method"),
     )
     floor_hours = number(
-        "hours that no run is below: model FLOPs over the dense peak",
+        "hours that no run is below: model FLOPs over the dense peak; of GRPO no less than its weights take to be read",
         lambda one: one.hours(one.floor),
-        found("FLOPs of the run, nothing recomputed, over the peak of all GPUs"),
+        found(
+            "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "
+            "token of a completion takes beyond them"
+        ),
         when=FLOOR,
     )
     step_seconds = number("seconds of a step", lambda one: one.step_seconds, ESTIMATED, when=TIMED)
@@ -605,7 +634,8 @@ class Train(Answer):
         if not one.possible:
             closest = "; ".join(one.judge.verdict.split(": ")[1:])
             what = OWN_CODE if one.may_fit_fused else "it"
-            return self._sheet(f"{SAID[one.status]}: {closest}", [], f"no change that was tried makes {what} fit")
+            none = f"no change that was tried makes {what} fit"
+            return self._sheet(f"{SAID[one.status]}: {closest}", [], none, *_of_experts(one))
         with_change = f" with {one.flags}" if one.flags else ""
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.step_seconds is None:
@@ -635,7 +665,8 @@ class Train(Answer):
         """Yield what gives hours where nothing is estimated."""
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
             price = self.only.price is None
-            yield f"--mfu 35%{' --price 2.50' * price} (hours {'and money ' * price}at that share of the peak)"
+            if self.question.plan.method not in WRITES:
+                yield f"--mfu 35%{' --price 2.50' * price} (hours {'and money ' * price}at that share of the peak)"
             half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
@@ -655,10 +686,14 @@ class Train(Answer):
             yield f"--gpu {gpus}x{one.accelerator.name}{shared} (as many share it)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
+        if not one.judge.fits:
+            yield from _of_experts(one)
         if other := one.other_format:
             flag = f": --precision {other}-mixed" if other in HALF and one.format == FP32.name else ""
             least = f"In {one.format} it takes at least {duration(one.hours(one.floor))}"
             yield f"{least}, so its products have another format, such as {other}{flag}"
+        if self.question.pace.mfu is not None and self.question.plan.method in WRITES:
+            yield f"{one.unknown}; {AT_A_SHARE[self.question.plan.method]}"
         if one.step_seconds is None:
             share = "" if one.floor else NO_PEAK
             yield f"{one.unknown or f'Nobody timed {one.untimed}'}, so nothing is estimated{share}"
@@ -720,6 +755,12 @@ class Train(Answer):
             see_also=(*self._shares(), *self._sooner(), "--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
+
+
+def _of_experts(one: RunOnCard) -> Iterator[str]:
+    """Yield what finds layouts of a mixture's experts, which is not among the changes."""
+    if one.judge.case.mixture_of_several and machine_of(one.accelerator) is not None:
+        yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()} lays experts out over GPUs"
 
 
 HOURS_OF_A_RUN, HOURS_OF_A_MONTH = 1, 720

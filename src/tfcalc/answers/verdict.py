@@ -6,6 +6,7 @@ The tables for people are made here, too: the verdict, what would fit, and how m
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
@@ -22,7 +23,7 @@ from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run, own_run
-from tfcalc.plans import COLOCATE, Training, training_preset
+from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
@@ -84,6 +85,8 @@ CODE = {
     **dict.fromkeys(("Google", "AWS", "Intel"), "as on CUDA (no such card was compared)"),
 }
 """Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
+NO_EXPERT_PARALLELISM = "Expert parallelism is not among these changes"
+"""What is said of a mixture that does not fit on several GPUs."""
 INDENT = "  "
 """Of the further lines of a cell."""
 BESIDE_ROWS = 5
@@ -367,6 +370,8 @@ class Fit(WithSheet):
             yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
+            if self.case.mixture_of_several:
+                yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan lays experts out over GPUs"
         if self.largest and not self.fits:
             names = " / ".join(each.of.words for each in self.largest)
             numbers = dict.fromkeys(each.number for each in self.largest)
@@ -729,6 +734,15 @@ class Case(Generic[P]):
         """Yield where an engine's rules are from, and which of its defaults were not taken."""
         yield from ()
 
+    @property
+    def mixture_of_several(self) -> bool:
+        """Return whether all of a mixture is trained on several GPUs of a card."""
+        return False
+
+    def layouts_of_experts(self) -> str:
+        """``tfcalc plan``, with the words of this question where they are known."""
+        return "tfcalc plan"
+
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
         return self._remedies(self.ways())
@@ -801,6 +815,25 @@ class Case(Generic[P]):
 
 class _Training(Case["Training"]):
     memory: TrainingMemory
+
+    @property
+    def mixture_of_several(self) -> bool:
+        """Return whether all of a mixture is trained on several GPUs of a card."""
+        gpus, plan = value_of(self.plan.gpus or 1), self.plan
+        if gpus == 1 or not self.budget.card or plan.method != SFT or plan.lora is not None or plan.base_weights:
+            return False
+        tree = self.memory.model_.tree(self.run.replaced(recompute="none"))
+        return any(node.component.kind == "experts" for node in tree.walk())
+
+    def layouts_of_experts(self) -> str:
+        """``tfcalc plan mixtral-8x22b --gpu 16xh100 --seq 4096 --global-batch-size 16``: the same GPUs and batch."""
+        model, gpus = self.memory.model_, value_of(self.plan.gpus or 1)
+        name = getattr(model, "name", None)
+        if not name or getattr(model, "changed", ""):
+            return "tfcalc plan"
+        batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
+        asked = f"--gpu {gpus}x{shlex.quote(self.budget.card)} --seq {value_of(self.run.seq_len)}"
+        return f"tfcalc plan {shlex.quote(name)} {asked} --global-batch-size {batch}"
 
     @property
     def peaks(self) -> Peaks:

@@ -247,11 +247,10 @@ class Possible:
         """Stages: every one has layers, and none more than it has to."""
         space, depth = self.space, self.space.work.depth
         check_divides("GPUs", space.gpus, _product(tp=tp, pp=pp), tp * pp)
-        if pp > depth:
-            raise InvalidModel(f"{FLAGS['pp']} {pp:,} is more than the model's {depth} layers", f"nearest: {depth}")
-        if ends_of(depth, pp) is None:
-            near = [one for one in range(1, depth + 1) if ends_of(depth, one)]
+        if pp > depth or ends_of(depth, pp) is None:
+            near = [one for one in divisors(space.gpus // tp) if one <= depth and ends_of(depth, one)]
             fact = f"{depth} layers do not fill {pp:,} stages, of which the ends alone may have fewer"
+            fact = f"{FLAGS['pp']} {pp:,} is more than the model's {depth} layers" if pp > depth else fact
             raise InvalidModel(fact, f"nearest: {', '.join(map(str, _both_sides(near, pp)))}")
 
     def chunks(self, pp: int, vpp: int) -> None:

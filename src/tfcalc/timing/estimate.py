@@ -19,7 +19,7 @@ OVER = "over 100 % is impossible"
 
 
 def whose_rate(above: float, gpus: int, *, per_gpu: bool = False) -> str:
-    """Say what a rate may be that needs so many times the peak of the GPUs; nothing where nobody can tell.
+    """Say what a rate may be that is ``above`` the peak of the GPUs this many times; nothing where nobody can tell.
 
     >>> whose_rate(7.2, 1), whose_rate(7.2, 8, per_gpu=True), whose_rate(7.2, 8)
     ('is the rate of several GPUs? It takes at least 8', 'is the rate of all 8 GPUs together?', '')

@@ -40,7 +40,7 @@ ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
 UNALIGNED = 0.6
 
 
-class Group(NamedTuple):
+class RankGroup(NamedTuple):
     """GPUs that exchange messages: how many ``ranks``, and how far each is from the next (``apart``).
 
     Where they are follows from Megatron-LM's order of ranks: tensor, context, data, pipeline; of experts expert tensor,
@@ -95,24 +95,24 @@ class Layouts(NamedTuple):
         return self.etp
 
     @property
-    def sharing_a_layer(self) -> Group:
+    def sharing_a_layer(self) -> RankGroup:
         """GPUs of tensor parallelism."""
-        return Group(self.tp, 1)
+        return RankGroup(self.tp, 1)
 
     @property
-    def sharing_a_sequence(self) -> Group:
+    def sharing_a_sequence(self) -> RankGroup:
         """GPUs of context parallelism."""
-        return Group(self.cp, self.tp)
+        return RankGroup(self.cp, self.tp)
 
     @property
-    def sharing_experts(self) -> Group:
+    def sharing_experts(self) -> RankGroup:
         """GPUs that have one copy of all experts among them, those that share an expert left out."""
-        return Group(self.ep, self.etp)
+        return RankGroup(self.ep, self.etp)
 
-    def with_the_same(self, copies: Many) -> tuple[Group, Group]:
-        """Return the GPUs with the same weights among so many copies: of dense weights, and of experts."""
+    def with_the_same(self, copies: Many) -> tuple[RankGroup, RankGroup]:
+        """Return the GPUs with the same weights among this many copies: of dense weights, and of experts."""
         of_experts = self.ep * self.etp
-        return Group(copies, self.tp), Group(larger(copies * self.tp / of_experts, 1), of_experts)
+        return RankGroup(copies, self.tp), RankGroup(larger(copies * self.tp / of_experts, 1), of_experts)
 
     @property
     def gpus(self) -> Many:
@@ -440,11 +440,11 @@ class StepTime:
 
     # --- messages
 
-    def in_a_node(self, group: Group) -> Many:
+    def in_a_node(self, group: RankGroup) -> Many:
         """GPUs of a group that share a node."""
         return larger(1, smaller(group.ranks, self.machine.domain // group.apart))
 
-    def collective(self, size: Many, group: Group, *, around: bool = False) -> Many:
+    def collective(self, size: Many, group: RankGroup, *, around: bool = False) -> Many:
         """Seconds of an all-gather or a reduce-scatter of ``size`` bytes; or of what is sent ``around``.
 
         A collective leaves a node by the links of all its GPUs there; around a ring the last of them sends alone.
@@ -454,7 +454,7 @@ class StepTime:
         seconds = size * (ranks - 1) / ranks / bus + self.rates.latency * log2(larger(ranks, 1))
         return where(ranks > 1, seconds, 0.0)
 
-    def between_nodes(self, size: Many, group: Group, *, around: bool = False) -> Many:
+    def between_nodes(self, size: Many, group: RankGroup, *, around: bool = False) -> Many:
         """Seconds that a GPU's link to other nodes is busy with it, that of the last in its node."""
         ranks, near = group.ranks, self.in_a_node(group)
         each = size * (ranks - 1) / ranks / (1 if around else near)
@@ -530,10 +530,10 @@ class StepTime:
         weights, gradients = BYTES, self.weights.gradient * trained
         sharing = at.with_the_same(shards)
 
-        def both(seconds: Callable[[Many, Group], Many], size: float) -> Many:
+        def both(seconds: Callable[[Many, RankGroup], Many], size: float) -> Many:
             return sum(seconds(size * params, group) for params, group in zip(of_a_device, sharing, strict=True))
 
-        def all_of(seconds: Callable[[Many, Group], Many]) -> tuple[Many, Many]:
+        def all_of(seconds: Callable[[Many, RankGroup], Many]) -> tuple[Many, Many]:
             """Seconds of weights that are gathered, and of gradients that are summed up."""
             scattered = both(seconds, gradients)
             if at.shards is not None:
@@ -561,9 +561,9 @@ class StepTime:
         far = where(gathers_each, at.batches * (2 * far_gather + far_scatter), far_once)
         return where(gathers_each, at.batches * each, once), optimizer, far
 
-    def _over_replicas(self, seconds: Callable[[Many, Group], Many], at: Layouts, gradients: float) -> Many:
+    def _over_replicas(self, seconds: Callable[[Many, RankGroup], Many], at: Layouts, gradients: float) -> Many:
         """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
-        replicas = Group(at.dp * at.cp / at.shards, at.tp * at.shards)
+        replicas = RankGroup(at.dp * at.cp / at.shards, at.tp * at.shards)
         shards = zip(self.of_a_device(at), at.with_the_same(at.shards), strict=True)
         return 2 * seconds(gradients * sum(params / group.ranks for params, group in shards), replicas)
 

@@ -125,6 +125,16 @@ class ModelWork(NamedTuple):
         return frozenset(name for layer in self.layers for name in layer.modules)
 
     @property
+    def read_by_a_token(self) -> int:
+        """Parameters of the products that a token takes part in."""
+
+        def of(products: tuple[Product, ...]) -> int:
+            return sum(one.inner * one.columns * one.times for one in products)
+
+        routed = sum(one.copies * one.experts.active * of(one.experts.products) for one in self.layers if one.experts)
+        return sum(one.copies * of(one.products) for one in self.layers) + routed + of(self.head)
+
+    @property
     def depth(self) -> int:
         """Number of layers."""
         return sum(layer.copies for layer in self.layers)

@@ -176,7 +176,7 @@ def _check_beside(plan: Training) -> None:
     asked = {
         f"--backend {plan.backend}": WITH_METHODS not in backend(plan.backend).compared,
         f"--loss {plan.loss}": plan.loss not in LOSSES or (plan.method == PPO and plan.loss != "auto"),
-        f"--gpus {plan.gpus}": plan.method == PPO and plan.zero == "3",
+        f"--zero {plan.zero}": plan.method == PPO and plan.zero == "3",
         "--compile": plan.compile,
         f"--loop {plan.loop}": plan.loop != "trainer",
         f"--layout {plan.layout}": plan.layout.startswith("fsdp"),

@@ -225,12 +225,14 @@ def _question(settings: Settings) -> PlanQuestion:
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):
         raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
     modules = modules_again(settings.get("recompute"), words_of(settings.get("recompute_modules")), stack)
+    batch = settings.get("global_batch")
     return PlanQuestion(
         model=model,
         card=card,
         gpus=gpus,
         sequences=_sequences(settings, length),
         usual_batch=not any(option.name in settings.given for option in BATCH),
+        asked_tokens=None if batch is None else round(tokens_of_batch(batch)),
         length=length,
         fixed=_fixed(settings, bool(modules)),
         stack=stack,

@@ -12,6 +12,7 @@ from tfcalc.errors import UsageError
 from tfcalc.placed.layout import Layout, check_multiple
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.plans import Training
+from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
@@ -128,8 +129,16 @@ def _layout(settings: Settings, plan: Training) -> Layout:
     return at._replace(dp=plan.gpus // of_a_copy)  # type: ignore[operator]  # numbers of the command line
 
 
+def _with_default(option: Option, default: str) -> Option:
+    """Return an option of training with what ``auto`` is on a rank of Megatron-core, in the place of that elsewhere."""
+    return option._replace(help=f"{option.help.partition('; auto:')[0]}; auto: {default}")
+
+
 _TRAINING = {option.name: option for option in training()}
+_TRAINING["zero"] = _with_default(_TRAINING["zero"], "0")
+_TRAINING["precision"] = _with_default(_TRAINING["precision"], OF_MEGATRON.name)
 _RUN = {option.name: option for option in RUN}
+_RUN["recompute"] = _with_default(_RUN["recompute"], "none")
 
 COMMAND = Command(
     answer,
