@@ -815,7 +815,7 @@ class _Training(Case["Training"]):
         """``tfcalc plan mixtral-8x22b --gpu 16xh100 --seq 4096 --global-batch-size 16``: the same GPUs and batch."""
         model, gpus = self.memory.model_, value_of(self.plan.gpus or 1)
         name = getattr(model, "name", None)
-        if not name or getattr(model, "changed", ""):
+        if not name or getattr(model, "changed", False):
             return "tfcalc plan"
         batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
         asked = f"--gpu {gpus}x{shlex.quote(self.budget.card)} --seq {value_of(self.run.seq_len)}"
