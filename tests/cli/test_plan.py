@@ -384,7 +384,7 @@ def test_why_not_a_layout_that_loses(quick: Quick) -> None:
     assert found["loses_seconds"] == pytest.approx(found["step_seconds"] - best["step_seconds"])
     assert found["loses_seconds"] > 0
     assert sum(part["difference_seconds"] for part in found["seconds"]) == pytest.approx(-found["loses_seconds"])
-    words = f"loses {1000 * found['loses_seconds']:,.0f} ms a step"
+    words = f"loses {found['loses_seconds']:.2f} s a step"
     assert words in quick(*SMALL, "--why-not", "tp=8 pp=4").stdout
     assert "for its tp" in quick(*SMALL, "--why-not", "tp=16").stdout
 

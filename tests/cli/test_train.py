@@ -120,6 +120,7 @@ def test_several_gpus(quick: Quick) -> None:
     ("words", "told"),
     [
         ("llama-3-8b --gpu h100 --mfu 40%", "add --tokens 100M"),
+        ("qwen2.5-7b --method ppo --gpu 8xh200 --max-steps 9 --zero 3", "--zero 3 with --method ppo is not supported"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu half", "write 40% or 0.4"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu 140%", "write 40% or 0.4"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu 40% --step-time 2", "give one of them"),

@@ -71,7 +71,7 @@ def test_twelve_runs_bring_the_rest_of_a_source_close(unit: str, changes: dict[s
 def test_twelve_runs_of_each_source() -> None:
     """Each source with 24 runs and more: twelve, evenly over its list, bring the rest within 14 %, as the page says.
 
-    From a machine whose products are 0.6 times as fast the mixtures of Megatron-Bridge come to 14.1 %.
+    From a machine whose products are 0.6 times as fast the mixtures of Megatron-Bridge come to 14.0 %.
     """
     counts = Counter(row["unit"] for row in planning_runs.timed())
     many = [unit for unit, number in counts.items() if number >= 24]

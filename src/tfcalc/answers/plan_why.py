@@ -340,7 +340,7 @@ class WhyNot(OneLayout):
             title = f"{words} is as fast as the best, {self.best.layout.words}"
         else:
             share = f"{self.evaluated.behind:.1%}".replace("%", " %")
-            title = f"{words} loses {1000 * self.loses_seconds:,.0f} ms a step ({share}) to {self.best.layout.words}"
+            title = f"{words} loses {seconds_in_words(self.loses_seconds)} a step ({share}) to {self.best.layout.words}"
         return Sheet(
             title=title,
             subtitle=self.heading,

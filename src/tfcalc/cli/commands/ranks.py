@@ -131,7 +131,7 @@ def _layout(settings: Settings, plan: Training) -> Layout:
 
 def _with_default(option: Option, default: str) -> Option:
     """Return an option of training with what ``auto`` is on a rank of Megatron-core, in the place of that elsewhere."""
-    return option._replace(help=f"{option.help.partition('; auto:')[0]}; auto: {default}")
+    return option._replace(help=f"{option.help.partition('; auto:')[0]}; auto: {default} [default: auto]")
 
 
 _TRAINING = {option.name: option for option in training()}
