@@ -46,9 +46,8 @@ WORKS = {
     "shape --flops 1e12": "FLOPs, +",
     "memory gpt2 --train --r 64": "GiB peak",
     "memory llama-3-8b --train --fsdp full_shard --gpus 8": "GiB peak",
-    "flops gpt2 --block-size 512": "GFLOPs for a forward pass",
     "llama-3-8b --gpu A100-80G": "8.03B parameters",
-    "serve gpt2 --price $2.50/hr": "each user waits",
+    "train gpt2 --tokens 1M --gpu t4 --price $2.50/hr": "1M tokens in",
     "llama-3-8b --lora --gpu rtx-4090 --loss fused": "FITS",
     "gpt2 --lora --tokens 10M --gpu t4": "10M tokens",
     "llama-3-8b --context 8k": "GiB peak, in prefill",
@@ -139,6 +138,7 @@ ANSWERED = {
     "serve gpt2 --dtype bfloat16": "did you mean --weights?",
     "train gpt2 --global-batch-size 32": "type --batch, the sequences of each GPU at once, and --grad-accum",
     "flops gpt2 --tflops 3": "type --peak",
+    "flops gpt2 --block-size 512": "did you mean --seq?",
     "params --block_size 8": "type --positions learned --max-len N",
     "train gpt2 --grpo --use_vllm": "type --vllm-mode",
 }

@@ -210,7 +210,7 @@ def test_a_form_that_is_asked_for_is_shown_as_text() -> None:
 
 def test_a_model_is_asked_about_after_words_that_are_no_question() -> None:
     """Whoever types a sentence is told what is wrong with it, and goes on with a model."""
-    wrong = json.loads(page.typed("can llama 3 8b be fine-tuned on a 24 GB card?"))
+    wrong = json.loads(page.typed("how do I train a model?"))
     assert wrong["exit"] > 1
     assert json.loads(page.changed(json.dumps(wrong["words"]), "model", "gpt2"))["command"] == "tfcalc overview gpt2"
 

@@ -177,7 +177,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
         return None
     if all(map(_catalog().is_known, said)):
         return None
-    if called == "explain" and options[:1] != ["--of"]:
+    if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
         if first != called and question is not None and "--gpu" in question.line:

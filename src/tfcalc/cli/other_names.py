@@ -99,7 +99,6 @@ TAKEN: dict[str, dict[str, Meaning]] = {
             ("--use-liger-kernel", "--use-liger", "--liger", "--liger-kernel"), Meaning(("--backend",), "fused")
         ),
     },
-    "nanoGPT": _as("--seq", "--block-size"),
     "Axolotl, LLaMA-Factory": {
         **_as("--seq", "--sequence-len", "--cutoff-len"),
         **_as("--lora-targets", "--lora-target"),
@@ -263,10 +262,11 @@ OF_COMMAND = {
         "--budget": "--max",
         "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
     },
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--block-size": "--seq"},
     "train": {
         "--hours": HOURS,
         "--days": HOURS,
+        "--block-size": "--seq",
         "--global-batch-size": OF_ALL_COPIES,
         "--global-batch": OF_ALL_COPIES,
     },
