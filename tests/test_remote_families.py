@@ -90,8 +90,12 @@ def test_those_that_were_never_compared_are_marked() -> None:
     for model_type in marked:
         small = {"num_hidden_layers": 2, "block_configs": [FULL] * 2} if model_type == "nemotron-nas" else {}
         model = HFModel({"model_type": model_type, **small})
-        assert said in memory(model, STEP, training=Training()).notes
-    assert said not in memory(HFModel({"model_type": "llama"}), STEP, training=Training()).notes
+        found = memory(model, STEP, training=Training())
+        assert said in found.notes
+        assert found.to_dict()["compared"] is False
+    known = memory(HFModel({"model_type": "llama"}), STEP, training=Training())
+    assert said not in known.notes
+    assert "compared" not in known.to_dict()
 
 
 def test_a_line_of_the_table_is_all_that_the_mark_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ FURTHER = (
     "flops gpt2 --phase decode --cached 100",
     "flops gpt2 --train --mfu --tokens-per-second 90k --peak 312e12",
     "memory gpt2 --train --budget 1GB",
+    "memory internlm2-7b --train",
     "memory gpt2 --train --gpu rtx-4090",
     "memory gpt2 --serve --context 1k --gpu rtx-4090",
     "memory gpt2 --serve --cache static --weights nf4 --budget 100GB",

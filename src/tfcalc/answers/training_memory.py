@@ -36,7 +36,7 @@ from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
 from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
-from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
+from tfcalc.report.declared import FIRST, Key, Record, Told, When, boolean, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.report import charts
 from tfcalc.report.sheet import Bytes, Column, Sheet, of
@@ -296,6 +296,11 @@ class TrainingMemory(PeakMemory):
         lambda memory: sum(on_host(memory.step).values()),
         Told(lambda memory: _summed(on_host(memory.step))),
     ).behind(Memory.temporary_bytes)
+    compared = boolean(
+        "false where what the model's class saves for backward was never compared with tensors of a run",
+        lambda _: False,
+        when=When(lambda memory: never_compared(memory.model_, memory.plan)),
+    )
     timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
     allocated_high_bytes = shown(
         "upper end of the band of torch.cuda.max_memory_allocated()",
@@ -609,6 +614,11 @@ Source: peft's tuners/lora/dora.py and utils/other.py (``transpose``).
 """
 
 
+def never_compared(model: Model, plan: Training) -> bool:
+    """Return whether nobody compared what the class saves for backward; Megatron's code has rules of its own."""
+    return not plan.megatron and known_error(model) is None
+
+
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
     code = backend(plan.backend)
@@ -617,7 +627,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
         yield "llama.cpp's files are not trained: counted is the checkpoint that this one was made from"
     if SAVED not in code.compared:
         yield f"Accuracy: what {code.label} saves was never compared with tensors of a run"
-    elif error is None:
+    elif never_compared(model, plan):
         yield "Accuracy: what this class saves for backward was never compared with tensors of a run"
     elif error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
