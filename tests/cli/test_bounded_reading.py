@@ -232,7 +232,15 @@ def test_layers_of_a_stage_are_counted_before_they_are_made(tmp_path: Path) -> N
 
 def test_a_long_word_is_looked_at_once(tmp_path: Path) -> None:
     """Whether a target is a formula was tried from each of its signs on, to its end."""
-    refused(run(tmp_path, "explain", "*" * 130_000 + "\n", "gpt2"), 2, "130,000 characters")
+    refused(run(tmp_path, "explain", "*" * 130_000 + "\n", "gpt2"), 2, "130,001 characters")
+
+
+@pytest.mark.parametrize("target", ["params.re:", "re:", "a"])
+def test_a_target_of_many_words_is_no_question(tmp_path: Path, target: str) -> None:
+    """Whether words with commas between them name a model was tried of each of 60,000."""
+    for words in (["explain", target + "1," * 60_000], ["explain", target + "1," * 60_000, "gpt2"]):
+        ran = run(tmp_path, *words)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.parametrize("count", [90, 1_000, 60_000])

@@ -133,6 +133,8 @@ PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
 """Words that no command line has, so that one with them is a question."""
 PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
+MOST_LETTERS = 400
+"""Letters of a question behind a command; what is longer was pasted, and is no question."""
 ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
 """Commands with one word behind them, a model, a card or a size: further words are a question."""
 
@@ -175,7 +177,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     said = " ".join(said).split()
     if not said or (called != "explain" and behind(words) < 2) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
         return None
-    if all(map(_catalog().is_known, said)):
+    if sum(map(len, said)) > MOST_LETTERS or all(map(_catalog().is_known, said)):
         return None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
