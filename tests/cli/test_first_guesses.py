@@ -157,7 +157,7 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
 def test_flops_of_a_pass_that_no_model_has_are_those_of_a_training(tfcalc: Program) -> None:
     found = tfcalc("design", "--flops", "1e21")
     assert found.returncode == 1
-    assert "of a whole training: tfcalc design --compute 1e+21" in found.stdout
+    assert "not of a whole training, which is --compute 1e+21" in found.stdout
     assert tfcalc("design", "--compute", "1e+21").returncode == 0
 
 

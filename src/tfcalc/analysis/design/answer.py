@@ -306,7 +306,6 @@ class Designed(Design):
             quiet=self.answer,
             notes=[
                 self.answer,
-                *self._about_whole(),
                 *self._about_best(),
                 *self._about_run(),
                 *self._about_training(),
@@ -327,12 +326,6 @@ class Designed(Design):
     def _broken(self) -> list[str]:
         named = {name for each in self.candidates for name in each.breaks}
         return [f"against {each.name}: {each.rule}" for each in PRACTICES if each.name in named]
-
-    def _about_whole(self) -> list[str]:
-        """Say what asks for FLOPs of a whole training, where no shape has as many in a pass."""
-        if self.of != "flops" or self._near or not self.candidates or self.candidates[0].amount > self.budget:
-            return []
-        return [f"--flops are those of one pass; of a whole training: tfcalc design --compute {self.budget:g}"]
 
     def _about_best(self) -> list[str]:
         """FLOPs and cache of a token of the best shape, and how far it can be split."""
