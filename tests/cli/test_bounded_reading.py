@@ -250,6 +250,13 @@ def test_words_of_a_question_are_bounded(tmp_path: Path, count: int) -> None:
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.parametrize("first", ["re:", "how much "])
+def test_a_question_is_no_pasted_text(tmp_path: Path, first: str) -> None:
+    """How amounts are spelled was looked for from each of 120,000 words on, to the end."""
+    text = first + "1," * 60_000 + "1"
+    refused(run(tmp_path, text, text), 2, "letters, a question at most 400")
+
+
 @pytest.mark.parametrize(
     "text", ["\t" * 7_000, "6 " + " " * 7_000, " " * 3_000 + "*" + " " * 3_000], ids=["tabs", "6", "*"]
 )

@@ -134,7 +134,7 @@ PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
 PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
 MOST_LETTERS = 400
-"""Letters of a question behind a command; what is longer was pasted, and is no question."""
+"""Letters of a question; what is longer was pasted, and is none."""
 ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
 """Commands with one word behind them, a model, a card or a size: further words are a question."""
 
@@ -143,13 +143,21 @@ def _is_word(word: str) -> bool:
     return not word.startswith("-")
 
 
+def _is_pasted(said: Sequence[str]) -> bool:
+    """Return whether words have more letters than a question: to find models and amounts among them takes long."""
+    return sum(map(len, said)) > MOST_LETTERS
+
+
 def _asked_in_words(asked: Sequence[str]) -> int:
     """Answer a question by the command that it asks for, or explain the concept that it names."""
     words = list(takewhile(_is_word, asked))
     options = asked[len(words) :]
+    said = " ".join(words)
+    if _is_pasted(words):
+        fact = f"{quoted(said)} has {len(said):,} letters, a question at most {MOST_LETTERS}"
+        raise UsageError(fact, "ask it in fewer words, or type a command: tfcalc -h lists them")
     question = _words().question_in(words)
     if question is None:
-        said = " ".join(words)
         try:
             return _typer(["explain", said, *options], "explain")
         except UsageError as error:
@@ -177,7 +185,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     said = " ".join(said).split()
     if not said or (called != "explain" and behind(words) < 2) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
         return None
-    if sum(map(len, said)) > MOST_LETTERS or all(map(_catalog().is_known, said)):
+    if _is_pasted(said) or all(map(_catalog().is_known, said)):
         return None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
