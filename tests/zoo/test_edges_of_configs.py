@@ -17,6 +17,7 @@ EMPTY: dict[str, dict[str, object]] = {
     "an empty pattern inside": {"model_type": "nemo_speechlm", "text_config": {"hybrid_override_pattern": ""}},
     "no blocks": {"model_type": "funnel", "block_sizes": []},
     "no languages": {"model_type": "xmod", "languages": []},
+    "no stages": {"model_type": "swin", "depths": [], "num_heads": []},
     "no layers that are read": {"model_type": "llava", "vision_feature_layer": []},
     "a window of nothing": {"model_type": "led", "attention_window": [0], "encoder_layers": 1},
     "half a window of nothing": {"model_type": "led", "attention_window": [1], "encoder_layers": 1},

@@ -138,7 +138,7 @@ def reconstruction(c: Config, base: Module) -> Module:
 )
 def swin(c: Config) -> Module:
     """Liu et al. 2021 (arXiv 2103.14030)."""
-    depths = c.numbers("depths", least=1)
+    depths = c.numbers("depths", least=1, some=True)
     heads = c.numbers("num_heads", len(depths), least=1)
     sizes = list(_grids(c, len(depths)))
     stages = tuple(
