@@ -23,11 +23,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
+import numpy as np
+
 from tests import serving_runs
 from tests.serving_runs import Run
+from tfcalc.timing.numbers import Many, larger
 from tfcalc.timing.serving import RATES, EngineRates, engine_of, rates_table
 
 K = TypeVar("K")
+System = tuple[str, str]
+"""An engine's name, and a system that it was run on: model, GPU, source."""
+NONE: System = ("", "")
 MOST = 0.7
 """A run that is further off counts no more than this."""
 OF_A_SYSTEM = 60
@@ -74,31 +80,46 @@ FIRST_OF_SERVED = 0.2
 """Weight of a first token under load, which is a queue."""
 
 
-def parts_of(run: Run, by: EngineRates) -> list[tuple[str, float, float]]:
-    """What of the run was measured: its kind, the estimate over it, and its weight."""
-    found = []
+def parts_of(run: Run, by: EngineRates) -> list[tuple[str, Many, float]]:
+    """What of the run was measured: its kind, the estimate over it (one for each of the rates), and its weight."""
+    found: list[tuple[str, Many, float]] = []
     if run.token:
         seconds = run.model.parts(run.requests, by).seconds
-        found.append((run.kind, max(seconds, run.floor_of_token) / run.token, 1.0))
+        found.append((run.kind, larger(seconds, run.floor_of_token) / run.token, 1.0))
     if run.first and run.row["mode"] != "llama-bench-tg":
         kind, weight = ("prompt", 1.0) if run.model.load.static else ("first", FIRST_OF_SERVED)
         seconds = run.model.first_token(run.requests, by)
-        found.append((kind, max(seconds, run.floor_of_first) / run.first, weight))
+        found.append((kind, larger(seconds, run.floor_of_first) / run.first, weight))
     return found
 
 
 class Fit:
-    """Rates of engines, some of which are the same for all of them: those that no engine's section of the file has."""
+    """Rates of engines, some of which are the same for all of them: those that no engine's section of the file has.
 
-    def __init__(self, runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates]) -> None:
-        self.rates = dict(rates)
-        self.runs = {name: weighted(each) for name, each in runs.items()}
+    Several fits side by side, each without the system of its ``leaving``: a rate is an array with one for each fit, so
+    that the formulas of a run are gone through once for all of them.
+    """
+
+    def __init__(
+        self, runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates], leaving: Sequence[System]
+    ) -> None:
+        ones = np.ones(len(leaving))
+        self.rates = {
+            name: by._replace(**{rate: getattr(by, rate) * ones for rate in WITHIN}) for name, by in rates.items()
+        }
+        self.runs = {
+            name: [
+                (run, weight * np.array([system != (name, run.row["unit"]) for system in leaving]))
+                for run, weight in weighted(each)
+            ]
+            for name, each in runs.items()
+        }
         self.losses = {name: self.of(name, by) for name, by in self.rates.items()}
 
-    def of(self, name: str, by: EngineRates) -> float:
+    def of(self, name: str, by: EngineRates) -> Many:
         """Return how far all runs of an engine are off."""
         return sum(
-            weight * share * min(abs(math.log(ratio)), MOST)
+            weight * share * np.minimum(abs(np.log(ratio)), MOST)
             for run, weight in self.runs[name]
             for _, ratio, share in parts_of(run, by)
         )
@@ -111,26 +132,36 @@ class Fit:
             shared = tuple(name for name in every if is_shared(name, rate))
             varied += [(shared, rate)] if len(shared) > 1 and rate != "products" else []
             varied += [((name,), rate) for name in every if name not in shared and (name, rate) not in GIVEN]
-        steps = {each: WITHIN[each[1]][2] for each in varied}
+        steps: dict[tuple[tuple[str, ...], str], Many] = {each: WITHIN[each[1]][2] for each in varied}
         for _ in range(rounds):
             for (names, rate), step in steps.items():
-                if not any(self.tried(names, rate, sign * step) for sign in (1, -1)):
-                    steps[names, rate] = step / 2
+                up = self.tried(names, rate, step)
+                down = self.tried(names, rate, np.where(up, 0.0, -step))
+                steps[names, rate] = np.where(up | down, step, step / 2)
         return self.rates
 
-    def tried(self, names: Sequence[str], rate: str, change: float) -> bool:
-        """Take the changed rate of these engines, if that is better."""
+    def tried(self, names: Sequence[str], rate: str, change: Many) -> Many:
+        """Take the changed rate of these engines where that is better; return where it is."""
         low, high, _ = WITHIN[rate]
-        value = min(max(getattr(self.rates[names[0]], rate) + change, low), high)
+        before = getattr(self.rates[names[0]], rate)
+        value = np.clip(before + change, low, high)
         both = rate == "prompts" and is_shared(names[0], "products")  # of tokens and of prompts
         rates = ("prompts", "products") if both else (rate,)
         changed = {name: self.rates[name]._replace(**dict.fromkeys(rates, value)) for name in names}
         losses = {name: self.of(name, by) for name, by in changed.items()}
-        if sum(losses.values()) >= sum(self.losses[name] for name in names) - 1e-6:
-            return False
-        self.rates |= changed
-        self.losses |= losses
-        return True
+        better = sum(losses.values()) < sum(self.losses[name] for name in names) - 1e-6
+        for name in names:
+            known = self.rates[name]
+            taken = {each: np.where(better, value, getattr(known, each)) for each in rates}
+            self.rates[name] = known._replace(**taken)
+            self.losses[name] = np.where(better, losses[name], self.losses[name])
+        return better
+
+    def one(self, name: str, place: int) -> EngineRates:
+        """Rates of an engine by the fit at this place."""
+        by = self.rates[name]
+        rates: dict[str, Any] = {rate: float(getattr(by, rate)[place]) for rate in WITHIN}
+        return by._replace(**rates)
 
 
 def weighted(runs: Sequence[Run]) -> list[tuple[Run, float]]:
@@ -193,20 +224,21 @@ def left_out(runs: Mapping[str, Sequence[Run]], rounds: int, target: Path | None
     found: dict[str, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     kept: list[dict[str, str | float]] = []
     for group in groups(runs):
+        systems = [(name, unit) for name in group for unit in dict.fromkeys(run.row["unit"] for run in runs[name])]
+        fit = Fit({name: runs[name] for name in group}, {name: beginning(name) for name in group}, systems)
+        fit.run(rounds)
         for name in group:
             errors: dict[str, list[float]] = defaultdict(list)
-            for unit in dict.fromkeys(run.row["unit"] for run in runs[name]):
-                by = without(runs, group, name, unit, rounds)
-                for run in runs[name]:
-                    if run.row["unit"] == unit:
-                        kept.append({"id": run.row["id"]})
-                        for kind, ratio, _ in parts_of(run, by):
-                            found[kind][name, unit].append(1 / ratio)
-                            errors[kind].append(ratio)
-                            first = kind in ("prompt", "first")
-                            measured = run.first if first else run.token
-                            assert measured
-                            kept[-1]["ttft_ms" if first else "tpot_ms"] = round(1000 * ratio * measured, 4)
+            for run in runs[name]:
+                unit = run.row["unit"]
+                kept.append({"id": run.row["id"]})
+                for kind, ratio, _ in parts_of(run, fit.one(name, systems.index((name, unit)))):
+                    found[kind][name, unit].append(1 / ratio)
+                    errors[kind].append(ratio)
+                    first = kind in ("prompt", "first")
+                    measured = run.first if first else run.token
+                    assert measured
+                    kept[-1]["ttft_ms" if first else "tpot_ms"] = round(1000 * ratio * measured, 4)
             for kind, ratios in sorted(errors.items()):
                 print(f"left out: {name:12} {kind:14} {told(ratios)}", flush=True)
     if target is not None:
@@ -216,12 +248,6 @@ def left_out(runs: Mapping[str, Sequence[Run]], rounds: int, target: Path | None
         low, high = tenths(ratios)
         print(f"[bands.{kind}] low = {low:.2f} high = {high:.2f} rows = {len(ratios)} units = {len(by_system)}")
         print(f"    {told(1 / ratio for ratio in ratios)}; learned without a system it covers {covered(by_system)}")
-
-
-def without(runs: Mapping[str, Sequence[Run]], group: Sequence[str], name: str, unit: str, rounds: int) -> EngineRates:
-    """Rates of an engine by all runs of its group but those of one system, from a start that no run gave."""
-    others = {each: [run for run in runs[each] if each != name or run.row["unit"] != unit] for each in group}
-    return Fit(others, {each: beginning(each) for each in group}).run(rounds)[name]
 
 
 def beginning(name: str) -> EngineRates:
@@ -367,8 +393,10 @@ def main() -> None:
     for group in groups(runs):
         rounds = given.rounds if not {*group}.isdisjoint(given.only or runs) else 0
         begin = {name: by_file(name) for name in group}
-        rates |= Fit({name: runs[name] for name in group}, begin).run(rounds)
+        fit = Fit({name: runs[name] for name in group}, begin, [NONE])
+        fit.run(rounds)
         for name in group:
+            rates[name] = fit.one(name, 0)
             print(name, rates[name], flush=True)
     report(runs, rates)
     report_offline()
