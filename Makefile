@@ -73,7 +73,7 @@ cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers be
 	$(TOOL) tests.cuda.record -o $(OUTPUT)
 	$(TOOL) tests.real_runs --rows $(OUTPUT)
 
-calibrate-report: # errors of estimates of serving, by rates fitted to all other systems; takes half an hour of the processor
+calibrate-report: # errors of estimates of serving, by rates fitted to all other systems; takes six minutes of the processor
 	$(TOOL) tools.fit_serving --left-out 14
 
 # Tests that take minutes: all formulas of all presets.
