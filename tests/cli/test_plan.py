@@ -47,6 +47,30 @@ def test_megatron_of_2022_has_neither_fsdp_nor_context_parallelism(quick: Quick,
     assert {(one["layout"]["zero"] <= 1, one["layout"]["cp"]) for one in every} == {(True, 1)}
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--vpp 2", "--vpp 2 with --stack deepspeed, which does not have it; take --vpp 1"),
+        ("--cp 2", "--cp 2 with --stack deepspeed, which does not have it; take --cp 1"),
+        (
+            "--zero 3 --pp 2 --tp 1",
+            "--zero 3 in a pipeline with --stack deepspeed, whose pipelines have ZeRO 1 at most; take --pp 1, or --zero 1",
+        ),
+    ],
+)
+def test_deepspeed_of_2022_has_no_chunks_and_no_shards_in_a_pipeline(quick: Quick, words: str, said: str) -> None:
+    """DeepSpeed's PipelineEngine: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"."""
+    asked = ("plan", "gpt2-xl", "--gpu", "16xa100-80", "--seq", "1024", "--stack", "deepspeed")
+    found = quick(*asked, *words.split())
+    assert found.returncode == 2
+    assert said in found.stderr
+    every = json.loads(quick(*asked, "--json", "--top", "100").stdout)["layouts"]
+    at = [one["layout"] for one in every]
+    assert {(one["cp"], one["vpp"]) for one in at} == {(1, 1)}
+    assert {one["zero"] for one in at if one["pp"] > 1 and one["dp"] > 1} == {1}
+    assert {one["zero"] for one in at if one["pp"] == 1 and one["dp"] > 1} == {1, 2, 3}
+
+
 def test_which_peak_an_mfu_is_over_is_said_where_products_have_another() -> None:
     """NVIDIA's datasheet of the H100 SXM: 989.4 TFLOP/s in bf16, dense, and twice as many in fp8."""
     low, usual = (plan("llama-3-8b", "8xh100", 256, 4096, precision=kind, tp=2, pp=1) for kind in ("fp8", "bf16"))

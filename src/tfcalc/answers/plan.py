@@ -304,9 +304,9 @@ class Plan(OneLayout):
         )
         if question.fixed.zero is None:
             alone, piped = (
-                " and ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
+                ", ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
             )
-            yield f"stages of ZeRO that are tried: {alone}, in a pipeline {piped}; another where it is given (--zero)"
+            yield f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero)"
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
         if question.tokens is not None and self.case.price is None:

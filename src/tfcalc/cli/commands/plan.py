@@ -80,7 +80,7 @@ DEGREES = spreading((*SHARES, REPLICAS))
 ZERO = Option(
     "zero",
     ("--zero",),
-    "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]",
+    "stage of ZeRO; 3 is FSDP [default: 1, 2 and 3 are tried]",
     ("0", "1", "2", "3"),
     group="gpus",
     front=True,
