@@ -759,8 +759,8 @@ class Train(Answer):
 
 def _of_experts(one: RunOnCard) -> Iterator[str]:
     """Yield what finds layouts of a mixture's experts, which is not among the changes."""
-    if one.judge.case.mixture_of_several and machine_of(one.accelerator) is not None:
-        yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()} lays experts out over GPUs"
+    if one.judge.case.whole_mixture and machine_of(one.accelerator) is not None:
+        yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()}"
 
 
 HOURS_OF_A_RUN, HOURS_OF_A_MONTH = 1, 720

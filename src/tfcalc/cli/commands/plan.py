@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True, offers="gpus")
-GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True, group="gpus", front=True)
+GPUS = Option("gpus", ("--gpus",), "GPUs in all [default: the fewest that hold it]", number=True, group="gpus", front=True)
 SHARES = (
     Option(
         "tensor_parallel",
@@ -192,7 +192,6 @@ def answer(settings: Settings) -> PlanAnswer:
     if question.budget_days is not None:
         if question.tokens is None:
             raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
-        return plan.plan_in_days(question)
     if question.tokens is None:
         settings.refuse(("price",), "without the tokens of a run", {}, "add --tokens 15T")
     return plan.planned(question)
@@ -210,9 +209,11 @@ def _question(settings: Settings) -> PlanQuestion:
     name = settings.get("gpu")
     if name is None:
         raise UsageError("a plan needs a GPU", "add --gpu h100 --gpus 64")
-    counted, name = parse_gpu(name)
+    said = name.strip()
+    counted, name = parse_gpu(said)
     card = named(name)[0]
     gpus = settings.get("gpus") or counted
+    alone = name == said and "gpus" not in settings.given  # no number is written
     if counted > 1 and gpus != counted:
         raise UsageError(f"--gpu {counted}x{name} and --gpus {gpus} differ", "give one of them")
     days = settings.get("budget_days")
@@ -248,6 +249,7 @@ def _question(settings: Settings) -> PlanQuestion:
         pareto=bool(settings.get("pareto")),
         all_timed=_all_layouts(settings),
         budget_days=days,
+        fewest=days is not None or (alone and not any(map(settings.get, ("why_layouts", "why_not", "measured")))),
         rates=rates,
         prices=prices_of(settings),
         named=as_typed(settings),
