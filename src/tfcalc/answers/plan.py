@@ -34,7 +34,7 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, stages_of_zero
 from tfcalc.timing.device_memory import READ
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
+from tfcalc.timing.estimate import CODE, EAGER, SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates
 from tfcalc.training.precisions import OF_MEGATRON
@@ -434,7 +434,10 @@ class Plan(OneLayout):
             states = "fp32 gradients, master weights and moments" if usual else self.question.states
             asks = f"tfcalc train {self.question.model_words} --gpu {self.question.card.name.lower()}"
             yield f"Counted with {states}; of bf16 throughout, under FSDP, {asks} tells"
-        yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
+        estimated = self.estimate.in_words(self.question.stack, by_file=self.question.rates is not None)
+        yield f"{estimated}; never below {seconds_in_words(self.floor_seconds)}"
+        if (other := self.case.by_transformers(self.one)) is not None:
+            yield f"Rates of {CODE[EAGER]} would give {seconds_in_words(other)}; tfcalc train tells the longer of both"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()

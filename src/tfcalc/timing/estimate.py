@@ -11,6 +11,14 @@ from tfcalc.timing.rates import table
 OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "pairs", "transformers"
 """Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
 two that differ in layout; code that runs operation by operation on one GPU."""
+CODE = {
+    "megatron": "Megatron-LM",
+    "fsdp": "FSDP trainers (llm-foundry, fms-fsdp, MaxText)",
+    "deepspeed": "Megatron-DeepSpeed of 2022",
+    "megatron-2022": "Megatron-LM of 2022",
+    EAGER: "transformers on one H100 or H200",
+}
+"""Whose steps the rates of each stack were fitted to, as people are told."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -70,6 +78,11 @@ class Estimate(NamedTuple):
     def high(self) -> float:
         """The upper end: the estimate was too low."""
         return self.seconds / (1 - self.band.most)
+
+    def in_words(self, stack: str, *, by_file: bool) -> str:
+        """Say whose rates of which stack it is made by, unless a file has them, and how good it is."""
+        by = "" if by_file else f" by rates of {CODE[stack]}"
+        return f"Seconds are an estimate{by}: {self.band.words}"
 
 
 class Pace(NamedTuple):
