@@ -203,8 +203,18 @@ GIVEN = given("given by the options, or their defaults")
 BY_BAND = found("the estimate times the first and the last tenth of measured over estimated, of systems left out")
 
 
+OF_BAND = {
+    "static-dense": "dense models, in static batches",
+    "served-dense": "dense models, served",
+    "experts": "mixtures, served",
+    "prompt": "prompts of static batches",
+    "first": "first tokens under load",
+}
+"""Runs of each class of which a band was learned (serving_rates.toml)."""
+
+
 class RangeKeys(Record):
-    """An estimate, and the band in which four of five measured systems lay that the fit had not seen."""
+    """An estimate, and the band in which four of five measured runs lay, each estimated without its own system's."""
 
     value = number("the estimate", lambda one: one.value, BY_RATES)
     low = number("lower end of the band", lambda one: one.low, BY_BAND)
@@ -1209,8 +1219,10 @@ class Serve(ServedAnswer):
         if band.kind == WIDENED:
             return f"The band of published runs, widened by {band.rows:,} of yours: {ends}"
         if band.kind == OWN:
-            return f"Of {band.rows:,} times of yours, each estimated without its run, four of five took {ends}"
-        return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
+            return f"Four of five of {band.rows:,} times of yours took {ends}, each estimated without its own run"
+        runs = f"{band.rows:,} published runs ({OF_BAND[band.kind]})"
+        without = "each estimated without the runs of its own source, model, GPU and engine"
+        return f"Four of five of {runs} took {ends}, {without}"
 
     def _sheet(self, columns: list[Column], rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(

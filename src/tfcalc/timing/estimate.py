@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "pairs", "transformers"
-"""Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
+EXPERTS, OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "experts", "other", "measured", "calibrated", "pairs", "transformers"
+"""Classes of runs: of mixtures; of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
 two that differ in layout; code that runs operation by operation on one GPU."""
 CODE = {
     "megatron": "Megatron-LM",
@@ -50,7 +50,7 @@ class ErrorBand(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``half of 237 published runs (dense) were within 9 %, nine of ten within 28 %``."""
+        """``half of 237 published runs (dense), each estimated without its own source, were within 9 %, nine of ten …``."""
         both = f"within {100 * self.typical:.0f} %, nine of ten within {100 * self.most:.0f} %"
         if self.kind == OTHER:
             return f"few runs of this kind are published, of which half should be {both}"
@@ -60,7 +60,8 @@ class ErrorBand(NamedTuple):
             return f"half of {self.runs} steps that were timed on H100s and an H200 were {both}"
         if self.kind == CALIBRATED:
             return f"each left out in its turn, half of the {self.runs:,} runs that were calibrated on were {both}"
-        return f"half of {self.runs:,} published runs ({self.kind}) were {both}"
+        whose = "all of one source" if self.kind == EXPERTS else "each estimated without its own source"
+        return f"half of {self.runs:,} published runs ({self.kind}), {whose}, were {both}"
 
 
 class Estimate(NamedTuple):
@@ -111,7 +112,7 @@ def band_of(generation: str, stack: str, *, experts: bool, measured: bool = Fals
     elif stack == EAGER:
         kind = EAGER if alone and generation == "hopper" and not experts else OTHER
     elif experts:
-        kind = "experts"
+        kind = EXPERTS
     else:
         kind = "dense" if generation in ("ampere", "hopper") and stack != "fsdp" else OTHER
     return _band(kind)
