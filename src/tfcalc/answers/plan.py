@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.plan_case import PlanCase
+from tfcalc.answers.plan_commands import command_of_fsdp
 from tfcalc.answers.plan_keys import (
     COLUMNS,
     ESTIMATED,
@@ -58,7 +59,7 @@ WORDS = {
     "dp": "{0} copies share the batch",
     "hsdp": "{0} replicas of whole shards",
     "b": "micro-batches of {0} sequences, else of 1",
-    "zero": "stage {0} of ZeRO, else 1 (3: FSDP)",
+    "zero": "stage {0} of ZeRO, else 1 (2: gradients are shared, 3: FSDP)",
     "full": "layers run again in backward",
     "selective": "modules run again in backward",
 }
@@ -318,7 +319,10 @@ class Plan(OneLayout):
             alone, piped = (
                 ", ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
             )
-            yield f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero)"
+            yield (
+                f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero); no "
+                "step of stage 2 is published, whose gradients are summed up for each micro-batch"
+            )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
         if question.tokens is not None and self.case.price is None:
@@ -436,8 +440,11 @@ class Plan(OneLayout):
             yield f"Counted with {states}; of bf16 throughout, under FSDP, {asks} tells"
         estimated = self.estimate.in_words(self.question.stack, by_file=self.question.rates is not None)
         yield f"{estimated}; never below {seconds_in_words(self.floor_seconds)}"
-        if (other := self.case.by_transformers(self.one)) is not None:
-            yield f"Rates of {CODE[EAGER]} would give {seconds_in_words(other)}; tfcalc train tells the longer of both"
+        if (own := self.case.by_transformers(self.one)) is not None:
+            yield (
+                f"Rates of {CODE[EAGER]} would give {seconds_in_words(own.seconds)}; tfcalc train tells the longer of "
+                f"both. That code allocates {short_bytes(own.peak, 'iec')}: {command_of_fsdp(self.question, own)}"
+            )
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()

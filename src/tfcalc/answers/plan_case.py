@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.recomputation import check_modules
 from tfcalc.errors import InvalidModel, UsageError
@@ -46,6 +46,15 @@ MOST_RUNS = 40
 """Layouts that fit by the closed form and are passed over, at most, as their steps on the tape do not."""
 MOST_EQUAL = 8
 """Layouts that are looked at for each that is listed: sequences may be shared by 2, 4, … GPUs that take as long."""
+
+
+class OwnCode(NamedTuple):
+    """A step by code that runs operation by operation: seconds, bytes of the peak, and what ``memory`` is asked."""
+
+    seconds: float
+    peak: int
+    run: Workload
+    plan: Training
 
 
 class PlanCase:
@@ -206,8 +215,8 @@ class PlanCase:
         found = search(space, self.by, float("inf"))
         return found.at(found.fastest(1)[0])
 
-    def by_transformers(self, one: EvaluatedLayout) -> float | None:
-        """Seconds of the same step by the rates of transformers' own code; None where ``train`` asks about no such step.
+    def by_transformers(self, one: EvaluatedLayout) -> OwnCode | None:
+        """The same step by transformers' own code; None where ``train`` asks about no such step.
 
         That is FSDP over all GPUs of a dense model in bf16.
         """
@@ -220,12 +229,13 @@ class PlanCase:
         run, plan = self.asked(at)
         plan = plan.replaced(backend=AUTO, precision=OF_FSDP.name, layout="fsdp2", sequence_parallel=False)
         try:
-            run, plan = self.peaks.resolved(run, plan)
-            tape = TapeWork(*self.peaks.made(run, plan))
+            resolved = self.peaks.resolved(run, plan)
+            tape, peak = TapeWork(*self.peaks.made(*resolved)), self.peaks.peak(*resolved)
         except InvalidModel:
             return None
         rates, weights = rates_of(self.machine.generation, EAGER), WeightBytes.of(OF_FSDP)
-        return float(StepTime(self.work, self.machine, rates, weights=weights, tape=tape).parts(at).seconds)
+        time = StepTime(self.work, self.machine, rates, weights=weights, tape=tape)
+        return OwnCode(float(time.parts(at).seconds), peak, run, plan)
 
     def seconds(self, one: EvaluatedLayout) -> float:
         """Seconds of a step of a layout, scaled by what was measured."""

@@ -405,6 +405,7 @@ COMMAND = Command(
         "tfcalc plan llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --tokens 1T",
         "tfcalc plan gpt2 --gpu h100 --global-batch 1M --tokens 1T --budget-days 9",
+        "tfcalc plan mixtral-8x7b --gpu h100 --seq 8k",
         "tfcalc plan mixtral-8x7b --gpu 128xh100 --global-batch-size 512 --tp 2 --ep 4,8",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why 'tp=2' 'tp=4 pp=2'",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why-not 'tp=8 pp=4'",
