@@ -129,8 +129,8 @@ def test_a_step_of_fsdp_is_that_of_plan_or_longer_and_each_names_whose_rates(qui
     plan = ("plan", *shape.split(), *layout.split(), "--checkpointing", "full")
     planned = quick(*plan, "-q").stdout
     said = " ".join(quick(*plan).stdout.split())
-    told = r"Rates of transformers on one H100 or H200 would give ([0-9.]+) s.*allocates ([0-9.]+ GiB): tfcalc (memory .*? full)"
-    ((other, peak, command),) = re.findall(told, said)
+    told = r"Rates of transformers on one H100 or H200 would give ([0-9.]+) s.*allocates ([0-9.]+ GiB): tfcalc "
+    ((other, peak, command),) = re.findall(told + "(memory .*? full)", said)
     assert quick(*command.split()).stdout.startswith(f"{peak} peak")
     run = "--fsdp --batch 2 --tokens 1B --precision bf16-fsdp --checkpointing full"
     asked = ("train", *shape.split(), *run.split())

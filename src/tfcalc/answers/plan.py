@@ -97,7 +97,9 @@ class TrialKeys(Record):
     gpus = integer("GPUs in all", lambda trial: trial.gpus, found("tried: powers of two, and quarters between"))
     fits = boolean("whether a layout fits", lambda trial: trial.fits)
     days = optional_number(
-        "days of the run; null where no layout fits, or no --tokens are given", lambda trial: trial.days, found(ESTIMATED)
+        "days of the run; null where no layout fits, or without --tokens",
+        lambda trial: trial.days,
+        found(ESTIMATED),
     )
 
 
@@ -320,8 +322,8 @@ class Plan(OneLayout):
                 ", ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
             )
             yield (
-                f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero); no "
-                "step of stage 2 is published, whose gradients are summed up for each micro-batch"
+                f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero); "
+                "no step of stage 2 is published, whose gradients are summed up for each micro-batch"
             )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
@@ -350,7 +352,9 @@ class Plan(OneLayout):
             subtitle=self.heading,
             columns=COLUMNS,
             rows=[one.cells(key, place) for place, one in enumerate(getattr(self, key.name))],
-            quiet=of(self.gpus, Plan.gpus) if self.question.fewest else of(Rounded(self.step_seconds), Plan.step_seconds),
+            quiet=of(self.gpus, Plan.gpus)
+            if self.question.fewest
+            else of(Rounded(self.step_seconds), Plan.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",
@@ -610,7 +614,7 @@ def planned(question: PlanQuestion) -> Plan:
 
 
 def _on_fewest(question: PlanQuestion) -> Plan:
-    """Return the plan on the fewest GPUs that hold the model, and on which the run ends within ``budget_days``, if given.
+    """Return the plan on the fewest GPUs that hold the model, and on which the run ends within ``budget_days``.
 
     Powers of two are tried, of GPUs and then of nodes, and quarters between the last two. Where none is enough, it is
     that on the number which is fastest. Raises UsageError where no number has a layout that fits.

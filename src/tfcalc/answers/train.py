@@ -301,6 +301,15 @@ class RunOnCard(VerdictOnCard):
         return self.stack if self.parts is self.own_parts else COMPILED
 
     @property
+    def by_others(self) -> tuple[str, float] | None:
+        """The stack whose rates are not told, as they give a shorter step, and its seconds."""
+        own, other = self.own_parts, self.parts_of_trainers
+        if own is None or other is None:
+            return None
+        stack, parts = (EAGER, own) if self.code == COMPILED else (COMPILED, other)
+        return stack, self._with_scoring(parts)
+
+    @property
     def estimate(self) -> Estimate | None:
         """Seconds of a step, by rates; None where none are known, of all of it or of a part."""
         return None if self.untimed else self.timed
@@ -314,7 +323,7 @@ class RunOnCard(VerdictOnCard):
         experts = any(layer.experts for layer in self.work.layers)
         alone, file = self.gpus == 1 and self.plan.method == SFT, self.question.rates
         band = band_for(machine.generation, self.stack, file, experts=experts, alone=alone)
-        return Estimate(float(self.parts.seconds) + self._scoring(self.parts), band)
+        return Estimate(self._with_scoring(self.parts), band)
 
     @property
     def moving(self) -> float:
@@ -325,11 +334,12 @@ class RunOnCard(VerdictOnCard):
             return 0.0
         return float(parts.elementwise / parts.seconds)
 
-    def _scoring(self, parts: StepParts) -> float:
-        """Seconds of the reference model's pass: as many as its FLOPs are of those of the step's own passes."""
+    def _with_scoring(self, parts: StepParts) -> float:
+        """Seconds with the reference model's pass: as many as its FLOPs are of those of the step's own passes."""
         flops = self.flops
         run_again = self.layout.again * flops.scored
-        return float((parts.seconds - parts.optimizer) * flops.scored / (flops.trained + run_again))
+        scoring = (parts.seconds - parts.optimizer) * flops.scored / (flops.trained + run_again)
+        return float(parts.seconds + scoring)
 
     def parts_by(self, known: Mapping[str, Any]) -> StepParts:
         """Return the seconds of a step by a table of rates."""
@@ -724,10 +734,9 @@ class Train(Answer):
             floor = duration(one.hours(one.floor))
             by_file = self.question.rates is not None
             yield f"{one.estimate.in_words(one.code, by_file=by_file)}; never below {floor}"
-            if (other := one.parts_of_trainers) is not None and one.own_parts is not None:
-                seconds = one.own_parts.seconds if one.code == COMPILED else other.seconds
-                whose = CODE[EAGER] if one.code == COMPILED else CODE[COMPILED]
-                yield f"Rates of {whose} would give {duration(one.hours(float(seconds)))}; the longer of both is told"
+            if by_others := one.by_others:
+                told = f"would give {duration(one.hours(by_others[1]))}; the longer of both is told"
+                yield f"Rates of {CODE[by_others[0]]} {told}"
             if self.question.rates is not None:
                 yield f"Rates: {self.rates_used}"
             if one.paged:

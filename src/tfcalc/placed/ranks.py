@@ -268,8 +268,8 @@ def units(tree: Component) -> list[ShardedUnit]:
 class OfData(NamedTuple):
     """Data parallelism: which states it shares (ZeRO's ``stage``), and the bits of what it sends.
 
-    Weights of ZeRO 2 are whole, and gathered once, when the optimizer has stepped; FSDP2's (``fsdp``) are shards outside
-    of a micro-batch, and gathered in each.
+    Weights of ZeRO 2 are whole, and gathered once, when the optimizer has stepped; those of FSDP2 (``fsdp``) are shards
+    between micro-batches, and gathered in each.
 
     Source: Rajbhandari et al. 2020 (arXiv 1910.02054), sections 5.2 and 7.2.1; DeepSpeed's
     runtime/zero/stage_1_and_2.py; torch.distributed.fsdp.fully_shard.

@@ -193,8 +193,8 @@ class Solved(Answer):
     def find_value(self) -> int | None:
         """The size, as ``-q`` prints it; None where none meets the condition, or all do.
 
-        The largest of those that meet it, the smallest where there is no largest, or of GPUs; of an equation the first that meets
-        it, the first behind a crossing, or the nearest to a target.
+        The largest of those that meet it, the smallest where there is no largest, or of GPUs; of an equation the first
+        that meets it, the first behind a crossing, or the nearest to a target.
         """
         match self.outcome:
             case "never" | "always":
@@ -431,7 +431,6 @@ class Solved(Answer):
             card = self.evaluator.card.replace("_", "-")
             told.append(f"{card}: what of it may be allocated, by the verdict of tfcalc memory --gpu {card}")
         return told
-
 
     @property
     def _of_bytes(self) -> bool:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-EXPERTS, OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "experts", "other", "measured", "calibrated", "pairs", "transformers"
-"""Classes of runs: of mixtures; of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
-two that differ in layout; code that runs operation by operation on one GPU."""
+EXPERTS, OTHER, MEASURED, CALIBRATED = "experts", "other", "measured", "calibrated"
+PAIRS, EAGER = "pairs", "transformers"
+"""Classes of runs: of mixtures; of other stacks and GPUs than most; scaled by one run that was measured; by rates
+fitted to several; two that differ in layout; code that runs operation by operation on one GPU."""
 CODE = {
     "megatron": "Megatron-LM",
     "fsdp": "FSDP trainers (llm-foundry, fms-fsdp, MaxText)",
@@ -50,7 +51,7 @@ class ErrorBand(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``half of 237 published runs (dense), each estimated without its own source, were within 9 %, nine of ten …``."""
+        """``half of 237 published runs (dense), each estimated without its own source, were within 7 %, nine …``."""
         both = f"within {100 * self.typical:.0f} %, nine of ten within {100 * self.most:.0f} %"
         if self.kind == OTHER:
             return f"few runs of this kind are published, of which half should be {both}"

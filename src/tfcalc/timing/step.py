@@ -560,7 +560,8 @@ class StepTime:
         )
         optimizer = self.weights.states * trained * states / self.bandwidth + self.rates.optimizer
         far_gather, far_scatter = all_of(self.between_nodes)
-        far_once = times * far_scatter * where(at.zero == 0, 2, 1) + where(at.zero == 0, 0, gathers * far_gather * trained)
+        far_once = times * far_scatter * where(at.zero == 0, 2, 1)
+        far_once = far_once + where(at.zero == 0, 0, gathers * far_gather * trained)
         far = where(gathers_each, at.batches * (2 * far_gather + far_scatter), far_once)
         return where(gathers_each, at.batches * each, once), optimizer, far
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True, offers="gpus")
-GPUS = Option("gpus", ("--gpus",), "GPUs in all [default: the fewest that hold it]", number=True, group="gpus", front=True)
+GPUS = Option(
+    "gpus", ("--gpus",), "GPUs in all [default: the fewest that hold it]", number=True, group="gpus", front=True
+)
 SHARES = (
     Option(
         "tensor_parallel",
@@ -189,9 +191,8 @@ def answer(settings: Settings) -> PlanAnswer:
     if text := settings.get("why_not"):
         _refuse_idle(settings, "with --why-not")
         return plan_why.why_not(question, layout_of(text, "--why-not"))
-    if question.budget_days is not None:
-        if question.tokens is None:
-            raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
+    if question.budget_days is not None and question.tokens is None:
+        raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
     if question.tokens is None:
         settings.refuse(("price",), "without the tokens of a run", {}, "add --tokens 15T")
     return plan.planned(question)
