@@ -216,7 +216,7 @@ class PlanCase:
         return found.at(found.fastest(1)[0])
 
     def by_transformers(self, one: EvaluatedLayout) -> OwnCode | None:
-        """The same step by transformers' own code; None where ``train`` asks about no such step.
+        """Return the same step by transformers' own code; None where ``train`` asks about no such step.
 
         That is FSDP over all GPUs of a dense model in bf16.
         """

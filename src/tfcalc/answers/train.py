@@ -277,7 +277,7 @@ class RunOnCard(VerdictOnCard):
 
     @cached_property
     def parts_of_trainers(self) -> StepParts | None:
-        """Those by the rates of FSDP trainers, where code that runs operation by operation is on several GPUs.
+        """Seconds by the rates of FSDP trainers, where code that runs operation by operation is on several GPUs.
 
         Its own rates are those of one GPU. Nobody timed it on several; the steps of fms-fsdp's compiled code on 96
         H100s take up to a third longer than these rates give.
