@@ -15,7 +15,7 @@ fitted to several; two that differ in layout; code that runs operation by operat
 CODE = {
     "megatron": "Megatron-LM",
     "fsdp": "FSDP trainers (llm-foundry, fms-fsdp, MaxText)",
-    "deepspeed": "Megatron-DeepSpeed of 2022",
+    "deepspeed": "Megatron-DeepSpeed of 2022 and NeMo of 2023",
     "megatron-2022": "Megatron-LM of 2022",
     EAGER: "transformers on one H100 or H200",
 }
