@@ -1140,8 +1140,11 @@ class Serve(ServedAnswer):
             yield f"Estimate for {self.engine}{made}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
-            yield self._told_of_band(self.band(first=False), "a token")
-            yield self._told_of_band(self.band(first=True), "the first")
+            bands = self.band(first=False), self.band(first=True)
+            yield self._told_of_band(bands[0], "a token")
+            yield self._told_of_band(bands[1], "the first")
+            if any(band.kind in OF_BAND for band in bands):
+                yield "Each of these runs was estimated without those of its own source, model, GPU and engine"
             if self.own is None and not self.question.load.static:
                 yield from self._told_of_server(self.by)
             if self.of.token.keeps_states and not self.of.token.routings:
@@ -1220,9 +1223,7 @@ class Serve(ServedAnswer):
             return f"The band of published runs, widened by {band.rows:,} of yours: {ends}"
         if band.kind == OWN:
             return f"Four of five of {band.rows:,} times of yours took {ends}, each estimated without its own run"
-        runs = f"{band.rows:,} published runs ({OF_BAND[band.kind]})"
-        without = "each estimated without the runs of its own source, model, GPU and engine"
-        return f"Four of five of {runs} took {ends}, {without}"
+        return f"Four of five of {band.rows:,} published runs ({OF_BAND[band.kind]}) took {ends}"
 
     def _sheet(self, columns: list[Column], rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(
