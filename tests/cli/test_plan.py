@@ -47,6 +47,30 @@ def test_megatron_of_2022_has_neither_fsdp_nor_context_parallelism(quick: Quick,
     assert {(one["layout"]["zero"] <= 1, one["layout"]["cp"]) for one in every} == {(True, 1)}
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--vpp 2", "--vpp 2 with --stack deepspeed, which does not have it; take --vpp 1"),
+        ("--cp 2", "--cp 2 with --stack deepspeed, which does not have it; take --cp 1"),
+        (
+            "--zero 3 --pp 2 --tp 1",
+            "--zero 3 in a pipeline with --stack deepspeed, whose pipelines have ZeRO 1 at most; take --pp 1, or",
+        ),
+    ],
+)
+def test_deepspeed_of_2022_has_no_chunks_and_no_shards_in_a_pipeline(quick: Quick, words: str, said: str) -> None:
+    """DeepSpeed's PipelineEngine: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"."""
+    asked = ("plan", "gpt2-xl", "--gpu", "16xa100-80", "--seq", "1024", "--stack", "deepspeed")
+    found = quick(*asked, *words.split())
+    assert found.returncode == 2
+    assert said in found.stderr
+    every = json.loads(quick(*asked, "--json", "--top", "100").stdout)["layouts"]
+    at = [one["layout"] for one in every]
+    assert {(one["cp"], one["vpp"]) for one in at} == {(1, 1)}
+    assert {one["zero"] for one in at if one["pp"] > 1 and one["dp"] > 1} == {1}
+    assert {one["zero"] for one in at if one["pp"] == 1 and one["dp"] > 1} == {1, 2, 3}
+
+
 def test_which_peak_an_mfu_is_over_is_said_where_products_have_another() -> None:
     """NVIDIA's datasheet of the H100 SXM: 989.4 TFLOP/s in bf16, dense, and twice as many in fp8."""
     low, usual = (plan("llama-3-8b", "8xh100", 256, 4096, precision=kind, tp=2, pp=1) for kind in ("fp8", "bf16"))
@@ -435,6 +459,29 @@ def test_gpus_for_a_number_of_days(quick: Quick) -> None:
     assert "add --tokens 15T" in quick(*words[:-2], "--budget-days", "30").stderr
 
 
+@pytest.mark.parametrize(("model", "card"), [("qwen3-30b-a3b", "h100"), ("mixtral-8x7b", "a100-80")])
+def test_without_a_number_of_gpus_the_fewest_are_found(quick: Quick, model: str, card: str) -> None:
+    """They are what their own plan says, on half as many nothing fits, and ``train`` and ``fit`` say how to ask.
+
+    Each GPU has its share of 18 bytes a parameter: bf16 weights, fp32 gradients, master weights and two moments.
+    """
+    asks = quick("train", model, "--gpu", card, "--tokens", "1B", "--seq", "2048").stdout
+    (command,) = re.findall(
+        r"tfcalc (plan \S+ --gpu \S+ --seq 2048) lays experts out over GPUs, and", " ".join(asks.split())
+    )
+    words = [*shlex.split(command), "--global-batch-size", "64"]
+    found = answer(quick, *words)
+    gpus = found["gpus"]
+    assert found["fits"] is True
+    assert 18 * answer(quick, "params", model)["total_params"] / gpus < found["usable_bytes"]
+    assert found["layout"] == answer(quick, *words, "--gpus", str(gpus))["layout"]
+    assert answer(quick, *words, "--gpus", str(gpus // 2))["fits"] is False
+    assert {trial["gpus"]: trial["fits"] for trial in found["tried"]}[gpus // 2] is False
+    assert quick(*words).stdout.startswith(f"{gpus} GPUs at least: ")
+    (further,) = re.findall(r"tfcalc (train \S+ --gpu \S+) tells", quick(*words).stdout)
+    assert quick(*further.split()).returncode == 1
+
+
 def test_replicas_of_shards(quick: Quick) -> None:
     """HSDP: 16 bytes a parameter over the GPUs of a shard, by hand; in the search all divisors are tried."""
     words = (
@@ -589,6 +636,8 @@ OPENED = (
     "deepseek-v3 --gpu 1024xh100 --global-batch-size 2048 --pp 8,16 --ep 32 --tp 2 --zero 1 --micro-batch 1",
     "llama-3-8b --gpu 64xh100 --global-batch-size 256 --stack fsdp --nic 25G --measured 1633",
     "llama-3-8b --gpu 32xa100 --gpus-per-node 4 --global-batch-size 256 --stack deepspeed",
+    "llama-3-8b --gpu 64xh100 --global-batch-size 256 --zero 2",
+    "qwen3-30b-a3b --gpu h100 --global-batch-size 64",
 )
 """Questions of every stack; of experts, tied tables, uneven stages, chunks, shared sequences, each checkpointing."""
 NOT_OF_RANKS = ("oss", "mistral", "vpp", "--stack")
@@ -610,7 +659,7 @@ def test_what_is_recommended_is_opened_by_its_commands(quick: Quick, words: str)
             asked.append(name)
     assert "plan" in asked
     assert ("ranks" in asked) == all(word not in words for word in NOT_OF_RANKS)
-    unknown = ("8x7b", "oss", "deepseek", "405b", "fsdp", "deepspeed", "mlp")  # experts, ends, stacks, modules
+    unknown = ("8x7b", "a3b", "oss", "deepseek", "405b", "fsdp", "deepspeed", "mlp")  # experts, ends, stacks, modules
     assert ("memory" in asked) == all(word not in words for word in unknown)
 
 

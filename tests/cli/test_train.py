@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,34 @@ def test_several_gpus(quick: Quick) -> None:
     run = json.loads(quick(*words, "--gpu", "8xh100").stdout)["run"]
     assert run["tokens_per_step"] == 8 * 4096
     assert run["gpu_hours"] == pytest.approx(8 * run["hours"])
+
+
+@pytest.mark.parametrize("card", ["h100", "a100-80"])
+def test_a_step_of_fsdp_is_that_of_plan_or_longer_and_each_names_whose_rates(quick: Quick, card: str) -> None:
+    """Of both sources' seconds the longer is told, and the other beside it.
+
+    The steps of fms-fsdp's compiled code on 96 H100s (tests/oracle/planning) take up to a third longer than the rates
+    of transformers on one H100 give; code that runs operation by operation is no faster than that.
+    """
+    shape = f"llama-3-8b --gpu 8x{card} --seq 4096"
+    layout = "--stack fsdp --global-batch-size 16 --tp 1 --pp 1 --cp 1 --micro-batch 2 --replicas 1 --zero 3"
+    plan = ("plan", *shape.split(), *layout.split(), "--checkpointing", "full")
+    planned = quick(*plan, "-q").stdout
+    said = " ".join(quick(*plan).stdout.split())
+    told = r"Rates of transformers on one H100 or H200 would give ([0-9.]+) s.*allocates ([0-9.]+ GiB): tfcalc "
+    ((other, peak, command),) = re.findall(told + "(memory .*? full)", said)
+    assert quick(*command.split()).stdout.startswith(f"{peak} peak")
+    run = "--fsdp --batch 2 --tokens 1B --precision bf16-fsdp --checkpointing full"
+    asked = ("train", *shape.split(), *run.split())
+    seconds = json.loads(quick(*asked, "--json").stdout)["run"]["step_seconds"]
+    assert seconds == pytest.approx(max(float(planned), float(other)), rel=5e-3)
+    table = " ".join(quick(*asked).stdout.split())
+    whose = ["FSDP trainers (llm-foundry, fms-fsdp, MaxText)", "transformers on one H100 or H200"]
+    first, beside = whose if card == "h100" else whose[::-1]
+    assert f"Seconds are an estimate by rates of {first}: few runs" in table
+    assert f"Rates of {beside} would give" in table
+    compiled = json.loads(quick(*asked, "--compile", "--json").stdout)["run"]["step_seconds"]
+    assert compiled <= seconds
 
 
 @pytest.mark.parametrize(

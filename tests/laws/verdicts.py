@@ -70,7 +70,7 @@ OPTIONS: Options = {
     "offload": ("none", "optimizer", "all"),
     "zero": ("0", "1", "2", "3"),
     "layout": ("flat", "fsdp2"),
-    "gpus": (1, 2, 8, 64),
+    "gpus": (1, 2, 8, 64, 1024),
     "halves": (0, 1, 2, 3, 4),
 }
 """Everything that the memory of training depends on, but for less than what was asked for.

@@ -95,6 +95,26 @@ def test_stage_3_stores_a_share_and_gathers_layers(tfcalc: Program) -> None:
     assert "Bubble" not in table
 
 
+def test_stage_2_gathers_weights_once(tfcalc: Program) -> None:
+    """Gradients of each layer are summed in fp32 for each of three micro-batches, weights gathered for the next step.
+
+    Source: ZeRO's paper, section 7.2.1. FSDP2, which has shards of the weights between micro-batches, gathers in each
+    (tests/placed/test_live_messages.py).
+    """
+    layer = 2 * H * H + 2 * H * 1024 + 3 * H * 14_336 + 2 * H
+    asks = ("llama-3-8b", "--dp", "8", "--zero", "2", "--grad-accum", "3")
+    found = asked(tfcalc, *asks)
+    of_layers = [(one["what"], one["bytes"], one["times"]) for one in found["messages"]][:2]
+    assert of_layers == [("all-gather", 2 * layer, LAYERS), ("reduce-scatter", 4 * layer, 3 * LAYERS)]
+    assert found["stages"][0]["weights_bytes"] == 2 * 8_030_261_248
+    assert found["stages"][0]["gradients_bytes"] == 4 * 8_030_261_248 // 8
+    of_fsdp = asked(tfcalc, *asks, "--precision", "bf16-fsdp")["messages"]
+    assert [(one["what"], one["times"]) for one in of_fsdp][:2] == [
+        ("all-gather", 3 * LAYERS),
+        ("reduce-scatter", 3 * LAYERS),
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

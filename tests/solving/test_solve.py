@@ -354,6 +354,40 @@ def test_on_a_card_the_end_is_that_of_memory_where_no_search_tells_all(tfcalc: P
         assert tfcalc("memory", *words, "--gpu", card, "--batch", str(batch), "-q").returncode == status
 
 
+@pytest.mark.parametrize(
+    ("model", "billions", "card", "sharded"),
+    [
+        ("mixtral-8x7b", 46.7, "a100-80", "--zero 3"),
+        ("qwen3-30b-a3b", 30.5, "h100", "--fsdp"),
+        pytest.param("deepseek-v3", 671, "h200", "--fsdp --checkpointing full", marks=pytest.mark.long),
+    ],
+)
+def test_the_fewest_gpus_of_a_mixture_are_those_of_its_verdict(
+    tfcalc: Program, model: str, billions: float, card: str, sharded: str
+) -> None:
+    """It fits on them, and not on one less. Each has its share of 8 bytes a parameter: weights, gradients, moments.
+
+    Source: parameters as the models' cards have them.
+    """
+    words = (model, "--train", "--seq", "2048", *sharded.split())
+    found = int(tfcalc("solve", f"memory <= {card}", "--for", "gpus", *words, "-q").stdout)
+    on = [tfcalc("memory", *words, "--gpu", f"{gpus}x{card}", "--json") for gpus in (found - 1, found)]
+    assert [one.returncode for one in on] == [1, 0]
+    assert 8e9 * billions / found < json.loads(on[1].stdout)["budget_bytes"]
+
+
+def test_bytes_are_no_card_and_gpus_of_a_mixture_rise_again(tfcalc: Program) -> None:
+    """Both ends of FSDP's are found; that the verdict of a card asks for more is told beside a number of bytes."""
+    words = ("mixtral-8x7b", "--train", "--fsdp", "--seq", "1024", "--for", "gpus")
+    found = json.loads(tfcalc("solve", "memory <= 20GiB", *words, "--json").stdout)
+    (ends,) = found["ranges"]
+    assert found["value"] == ends["from"]
+    assert [row["holds"] for row in found["rows"]] == [False, True, True, False]
+    table = tfcalc("solve", "memory <= 20GiB", *words).stdout
+    assert "write its name in the place of the bytes, as in 'memory <= a100-80'" in " ".join(table.split())
+    assert "in the place of the bytes" not in tfcalc("solve", "memory <= a100-80", *words).stdout
+
+
 @pytest.mark.parametrize("condition", ["weights <= h100", "memory = h100", "memory >= h100", "2 * memory <= h100"])
 def test_a_card_is_compared_with_the_whole_memory_alone(tfcalc: Program, condition: str) -> None:
     done = tfcalc("solve", condition, "--for", "batch", "gpt2", "--train")

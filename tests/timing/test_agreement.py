@@ -89,6 +89,8 @@ def test_of_layouts_that_take_the_same_one_is_listed() -> None:
         ("qwen3-32b", Axes(zero=(1,), tp=(4,))),
         ("qwen3-32b", Axes(zero=(3,), micro_batch=(4,))),
         ("mistral-7b-v0.1", Axes(zero=(2,), tp=(2,), again=(0,))),
+        ("llama-3-8b", Axes(zero=(2,), micro_batch=(2,))),
+        ("qwen3-32b", Axes(zero=(2,), tp=(8,), again=(0,))),
         ("gpt2-xl", Axes(zero=(1,), micro_batch=(2,))),
         ("gpt2-xl", Axes(zero=(3,))),
     ],

@@ -20,7 +20,7 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import ChosenLayout, Enumeration, LayoutEvaluator
 from tfcalc.search.possible import Space
 from tfcalc.timing.rates import Machine, machine_of, rates_of
-from tfcalc.timing.step import Layouts, RankGroup, StepTime
+from tfcalc.timing.step import Layouts, PassSeconds, RankGroup, StepTime
 from tfcalc.timing.work import work_of
 from tfcalc.workload import Workload
 
@@ -83,14 +83,15 @@ CASES = (
 def drawn(case: Case, space: Space) -> Iterator[tuple[Layouts, list[list[Sent]]]]:
     """Yield layouts with the messages of the first and of the last stage's GPUs.
 
-    Left out: replicas, which ``ranks`` does not have, and ZeRO 2, whose weights it gathers for each micro-batch, as
-    FSDP2 does alone.
+    Left out: replicas, which ``ranks`` does not have, and FSDP's stage 2 in a pipeline, whose weights ``ranks`` has
+    gathered for each micro-batch.
     """
+    fsdp = case.stack == "fsdp"
     rows = list(Enumeration(space).rows())
     random.Random(3).shuffle(rows)
     for row in rows:
         at = ChosenLayout(*row).layouts(space)
-        if at.zero == 2 or (at.shards is not None and at.shards != at.dp * at.cp):
+        if (fsdp and at.zero == 2 and at.pp > 1) or (at.shards is not None and at.shards != at.dp * at.cp):
             continue
         layout = Layout(
             tp=at.tp,
@@ -112,7 +113,7 @@ def drawn(case: Case, space: Space) -> Iterator[tuple[Layouts, list[list[Sent]]]
             stages = Ranks(tfcalc.load(case.model).module(), layout, run).stages
         except InvalidModel:
             continue
-        how = OfData(int(at.zero), SentBits(16, 32))
+        how = OfData(int(at.zero), SentBits(16, 32), fsdp=fsdp)
         ends = stages[0], stages[-1]
         yield at, [sent_in_a_step(rank, int(at.batches), how, activations=16, tied=False) for rank in ends]
 
@@ -130,6 +131,43 @@ def test_no_step_is_shorter_than_its_messages(case: Case) -> None:
     for at, of_ends in islice(drawn(case, space), 60):
         least = max(sum(seconds_on_the_link(one, at, machine, active) for one in sent) for sent in of_ends)
         assert least <= float(by.parts(at).seconds), at
+
+
+@pytest.mark.parametrize("case", CASES[:5], ids=lambda case: case.model)
+def test_stage_0_is_in_no_search_as_1_takes_no_more(case: Case) -> None:
+    """ZeRO's paper, section 7: stages 0 and 1 send as many bytes, and 1 has a share of the states of 0."""
+    machine = machine_of(named(case.card)[0])
+    assert machine is not None
+    model = tfcalc.load(case.model)
+    space = Space(work_of(model, case.length), model.module(), case.gpus, case.sequences, Axes(zero=(1,)))
+    by = LayoutEvaluator(space, machine, rates_of(machine.generation, case.stack), "bf16")
+    rows = list(Enumeration(space).rows())
+    for row in random.Random(4).sample(rows, 60):
+        first = ChosenLayout(*row).layouts(space)
+        shared, whole = by.evaluated(first), by.evaluated(first._replace(zero=0))
+        assert float(shared.seconds) <= float(whole.seconds)
+        assert float(shared.memory) <= float(whole.memory)
+
+
+@pytest.mark.parametrize(
+    ("stack", "zero"), [*(("megatron", zero) for zero in range(4)), ("deepspeed", 2), ("fsdp", 2), ("fsdp", 3)]
+)
+def test_bytes_of_gradients_and_weights_are_those_of_ranks(stack: str, zero: int) -> None:
+    """What a step's estimate puts on the links to other nodes: 64 GPUs of 8 a node, which share a link each.
+
+    Of ZeRO 3 it gathers the two tables twice, as it does layers; they stay whole between forward and backward.
+    """
+    machine = machine_of(named("h100")[0])
+    assert machine is not None
+    model, batches = tfcalc.load("llama-3-8b"), 4
+    by = StepTime(work_of(model, 4096), machine, rates_of(machine.generation, stack))
+    at = Layouts(dp=64, batches=batches, zero=zero, shards=64 if stack == "fsdp" else None)
+    *_, seconds = by.between_steps(at, PassSeconds(), 0)
+    (rank,) = Ranks(model.module(), Layout(dp=64), Workload(seq_len=4096, phase="train")).stages
+    by_ranks = OfData(zero, SentBits(16, 32), fsdp=stack == "fsdp").sent(rank, batches)
+    sent = sum(value_of(one.times) * value_of(one.by_each) for one in by_ranks)
+    twice = batches * 2 * (2 * 128_256 * 4096) * 63 / 64 * (zero == 3)
+    assert seconds * by.network * machine.domain == pytest.approx(sent + twice, rel=1e-4)
 
 
 def test_places_of_groups() -> None:

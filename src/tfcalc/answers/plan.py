@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.plan_case import PlanCase
+from tfcalc.answers.plan_commands import command_of_fsdp
 from tfcalc.answers.plan_keys import (
     COLUMNS,
     ESTIMATED,
@@ -26,7 +27,7 @@ from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.model import default_length
-from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
+from tfcalc.report.declared import Record, When, boolean, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.report import charts
 from tfcalc.report.sheet import Rounded, Sheet, of
@@ -34,9 +35,10 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, stages_of_zero
 from tfcalc.timing.device_memory import READ
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
+from tfcalc.timing.estimate import CODE, EAGER, SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates
+from tfcalc.training.precisions import OF_MEGATRON
 from tfcalc.units import rounded, short, short_bytes
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ WORDS = {
     "dp": "{0} copies share the batch",
     "hsdp": "{0} replicas of whole shards",
     "b": "micro-batches of {0} sequences, else of 1",
-    "zero": "stage {0} of ZeRO, else 1 (3: FSDP)",
+    "zero": "stage {0} of ZeRO, else 1 (2: gradients are shared, 3: FSDP)",
     "full": "layers run again in backward",
     "selective": "modules run again in backward",
 }
@@ -65,6 +67,7 @@ WORDS = {
 ONE_COPY = "dp1"
 NEAR = 0.1
 """Part of a batch within which another one is proposed."""
+FEWEST = When(lambda plan: plan.question.fewest)
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
 COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is not None, "cost")
 IN_DAYS = When(lambda plan: plan.question.budget_days is not None, "budget_days")
@@ -75,17 +78,29 @@ FITS_NOT = When(lambda plan: not plan.fits)
 
 
 class Trial(NamedTuple):
-    """Trial of a number of GPUs: the ``days`` of the run; None where no layout fits."""
+    """Trial of a number of GPUs: whether a layout ``fits``, and the ``days`` of the run, if one is asked about."""
 
     gpus: int
-    days: float | None
+    fits: bool
+    days: float | None = None
+
+    @property
+    def in_words(self) -> str:
+        """``24: none fits``, ``32: 0.0904 days``."""
+        said = "fits" if self.days is None else f"{rounded(self.days)} days"
+        return f"{self.gpus:,}: {said if self.fits else 'none fits'}"
 
 
 class TrialKeys(Record):
     """A number of GPUs that was tried."""
 
     gpus = integer("GPUs in all", lambda trial: trial.gpus, found("tried: powers of two, and quarters between"))
-    days = optional_number("days of the run; null where no layout fits", lambda trial: trial.days, found(ESTIMATED))
+    fits = boolean("whether a layout fits", lambda trial: trial.fits)
+    days = optional_number(
+        "days of the run; null where no layout fits, or without --tokens",
+        lambda trial: trial.days,
+        found(ESTIMATED),
+    )
 
 
 class Cure(NamedTuple):
@@ -185,7 +200,7 @@ class Plan(OneLayout):
         given("given by --budget-days"),
         when=IN_DAYS,
     )
-    tried = records(TrialKeys, "numbers of GPUs that were tried", lambda plan: plan.trials, when=IN_DAYS)
+    tried = records(TrialKeys, "numbers of GPUs that were tried", lambda plan: plan.trials, when=FEWEST)
     searched = integer("layouts in which everything divides", lambda plan: plan.case.found.number, found("enumerated"))
     fitting = integer(
         "of them those that fit by the closed form",
@@ -304,9 +319,12 @@ class Plan(OneLayout):
         )
         if question.fixed.zero is None:
             alone, piped = (
-                " and ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
+                ", ".join(map(str, stages_of_zero(self.case.space, pipeline=pipeline))) for pipeline in (False, True)
             )
-            yield f"stages of ZeRO that are tried: {alone}, in a pipeline {piped}; another where it is given (--zero)"
+            yield (
+                f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero); "
+                "no step of stage 2 is published, whose gradients are summed up for each micro-batch"
+            )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
         if question.tokens is not None and self.case.price is None:
@@ -329,13 +347,14 @@ class Plan(OneLayout):
     def sheet(self) -> Sheet:
         """The fastest layouts; then where the step goes, and what the run costs."""
         key = Plan.pareto if self.question.pareto and self.fits else Plan.layouts
-        in_days = self.question.budget_days is not None
         return Sheet(
             title=self._title(),
             subtitle=self.heading,
             columns=COLUMNS,
             rows=[one.cells(key, place) for place, one in enumerate(getattr(self, key.name))],
-            quiet=of(self.gpus, Plan.gpus) if in_days else of(Rounded(self.step_seconds), Plan.step_seconds),
+            quiet=of(self.gpus, Plan.gpus)
+            if self.question.fewest
+            else of(Rounded(self.step_seconds), Plan.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",
@@ -368,7 +387,8 @@ class Plan(OneLayout):
         low, high = self.step_seconds_low, self.step_seconds_high
         span = f"{seconds_in_words(low)} to {seconds_in_words(high)}"
         if self.question.budget_days is None:
-            return f"{best}: {seconds_in_words(self.step_seconds)} a step ({span})"
+            gpus = f"{self.gpus:,} GPU{'s' * (self.gpus > 1)} at least: " * self.question.fewest
+            return f"{gpus}{best}: {seconds_in_words(self.step_seconds)} a step ({span})"
         ends = (low / self.step_seconds * self.days, high / self.step_seconds * self.days)
         span = " to ".join(rounded(one) for one in ends)
         said = f"{rounded(self.days, 4)} days ({span}) as {best}"
@@ -416,12 +436,19 @@ class Plan(OneLayout):
             yield f"MFU is over the dense 16-bit peak ({peak}), also with {low}, so that runs compare (it may exceed 1)"
         if self.question.tokens is not None:
             yield self._of_run()
-        if self.question.budget_days is not None:
-            tried = ", ".join(
-                f"{one.gpus:,}: " + ("none fits" if one.days is None else rounded(one.days)) for one in self.trials
+        if self.question.fewest:
+            yield f"Numbers of GPUs that were tried: {', '.join(one.in_words for one in self.trials)}"
+            usual = self.question.states == OF_MEGATRON.name
+            states = "fp32 gradients, master weights and moments" if usual else self.question.states
+            asks = f"tfcalc train {self.question.model_words} --gpu {self.question.card.name.lower()}"
+            yield f"Counted with {states}; of bf16 throughout, under FSDP, {asks} tells"
+        estimated = self.estimate.in_words(self.question.stack, by_file=self.question.rates is not None)
+        yield f"{estimated}; never below {seconds_in_words(self.floor_seconds)}"
+        if (own := self.case.by_transformers(self.one)) is not None:
+            yield (
+                f"Rates of {CODE[EAGER]} would give {seconds_in_words(own.seconds)}; tfcalc train tells the longer of "
+                f"both. That code allocates {short_bytes(own.peak, 'iec')}: {command_of_fsdp(self.question, own)}"
             )
-            yield f"Days by the number of GPUs: {tried}"
-        yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()
@@ -523,7 +550,7 @@ def plan(
 
     Args:
         model: as in :func:`~tfcalc.params`.
-        gpu: the GPUs by their name and number (``"64xh100"``).
+        gpu: the GPUs by their name and number (``"64xh100"``); without a number the fewest that hold the model.
         sequences: sequences of a step, of all GPUs.
         seq_len: tokens of a sequence; by default as many as the model usually trains on.
         tokens: tokens of the whole run, for days and dollars.
@@ -565,6 +592,7 @@ def plan(
             model=model,
             card=named(name)[0],
             gpus=counted,
+            fewest=name == gpu.strip(),
             sequences=sequences,
             length=default_length(model) if seq_len is None else int(seq_len),
             fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
@@ -582,40 +610,33 @@ def plan(
 
 def planned(question: PlanQuestion) -> Plan:
     """Return the answer of a plan's question. Raises UsageError where nothing divides, or no rate is known."""
-    return Plan(PlanCase(question))
+    return _on_fewest(question) if question.fewest else Plan(PlanCase(question))
 
 
-def plan_in_days(question: PlanQuestion) -> Plan:
-    """Find the smallest number of GPUs on which the run ends within the question's ``budget_days``.
+def _on_fewest(question: PlanQuestion) -> Plan:
+    """Return the plan on the fewest GPUs that hold the model, and on which the run ends within ``budget_days``.
 
-    Powers of two are tried, of GPUs and then of nodes, and quarters between the last two.
-
-    Args:
-        question: the model, the GPU, the batch, the tokens and the days; its number of GPUs is not read.
-
-    Returns:
-        The plan on that number; where none is enough, on the one that is fastest.
-
-    Raises:
-        UsageError: no number of GPUs has a layout, or no rate is known for the GPU.
+    Powers of two are tried, of GPUs and then of nodes, and quarters between the last two. Where none is enough, it is
+    that on the number which is fastest. Raises UsageError where no number has a layout that fits.
     """
     case = PlanCase(question._replace(gpus=1))
-    trials: dict[int, float | None] = {}
+    trials: dict[int, Trial] = {}
     plans: dict[int, Plan] = {}
 
     def enough(gpus: int, *, within: bool = True) -> bool:
         here = case.with_question(gpus=gpus)
-        assert question.tokens is not None
-        assert question.budget_days is not None
-        least = question.tokens / question.tokens_per_step * here.floor / SECONDS_OF_A_DAY
-        if within and least > question.budget_days:
-            return False
+        if question.budget_days is not None and within:
+            assert question.tokens is not None
+            least = question.tokens / question.tokens_per_step * here.floor / SECONDS_OF_A_DAY
+            if least > question.budget_days:
+                return False
         try:
             found = Plan(here)
         except UsageError:
             return False
-        trials[gpus] = found.days if found.fitting else None
-        if found.fitting:
+        days = found.days if found.fits and question.tokens is not None else None
+        trials[gpus] = Trial(gpus, found.fits, days)
+        if found.fits:
             plans[gpus] = found
         return found.succeeded
 
@@ -634,7 +655,7 @@ def plan_in_days(question: PlanQuestion) -> Plan:
         raise UsageError(
             f"no number of GPUs up to {MOST_GPUS:,} has a layout that fits", "give a larger batch, or free an axis"
         )
-    least = (1 + ALIKE) * min(one.days for one in plans.values())
-    chosen = reached or min(gpus for gpus, one in plans.items() if one.days <= least)
-    tried = [Trial(gpus, trials[gpus]) for gpus in sorted(trials)]
-    return Plan(plans[chosen].case, tried)
+    if reached is None:  # the run ends on none in time
+        least = (1 + ALIKE) * min(one.days for one in plans.values())
+        reached = min(gpus for gpus, one in plans.items() if one.days <= least)
+    return Plan(plans[reached].case, [trials[gpus] for gpus in sorted(trials)])

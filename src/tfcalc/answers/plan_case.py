@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.recomputation import check_modules
 from tfcalc.errors import InvalidModel, UsageError
@@ -24,15 +24,15 @@ from tfcalc.search.layouts import (
 )
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.device_memory import READ
-from tfcalc.timing.estimate import OVER, ErrorBand, whose_rate
-from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
+from tfcalc.timing.estimate import EAGER, OVER, ErrorBand, whose_rate
+from tfcalc.timing.rates import STACKS, Price, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import band_for, rates_for
-from tfcalc.timing.step import Layouts, StepParts
+from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.precisions import precision
-from tfcalc.workload import Workload
+from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_question import PlanQuestion
@@ -40,11 +40,21 @@ if TYPE_CHECKING:
     from tfcalc.timing.rates import Machine
 
 
-MEGATRON = STACKS[0]
+MEGATRON, OF_FSDP = STACKS[0], precision("bf16-fsdp")
+"""The usual stack; and number formats of FSDP2's mixed precision."""
 MOST_RUNS = 40
 """Layouts that fit by the closed form and are passed over, at most, as their steps on the tape do not."""
 MOST_EQUAL = 8
 """Layouts that are looked at for each that is listed: sequences may be shared by 2, 4, … GPUs that take as long."""
+
+
+class OwnCode(NamedTuple):
+    """A step by code that runs operation by operation: seconds, bytes of the peak, and what ``memory`` is asked."""
+
+    seconds: float
+    peak: int
+    run: Workload
+    plan: Training
 
 
 class PlanCase:
@@ -204,6 +214,28 @@ class PlanCase:
         space = self.space._replace(fixed=self.question.fixed.with_those(self.question.measured[1]))
         found = search(space, self.by, float("inf"))
         return found.at(found.fastest(1)[0])
+
+    def by_transformers(self, one: EvaluatedLayout) -> OwnCode | None:
+        """Return the same step by transformers' own code; None where ``train`` asks about no such step.
+
+        That is FSDP over all GPUs of a dense model in bf16.
+        """
+        question, at = self.question, one.layouts
+        fsdp = question.stack == FSDP and at.zero == 3 and at.tp * at.pp * at.cp == 1 and at.shards == at.dp > 1
+        if not fsdp or self.space.experts > 1 or question.precision != "bf16" or at.modules or self.scale != 1:
+            return None
+        if question.rates is not None:
+            return None
+        run, plan = self.asked(at)
+        plan = plan.replaced(backend=AUTO, precision=OF_FSDP.name, layout="fsdp2", sequence_parallel=False)
+        try:
+            resolved = self.peaks.resolved(run, plan)
+            tape, peak = TapeWork(*self.peaks.made(*resolved)), self.peaks.peak(*resolved)
+        except InvalidModel:
+            return None
+        rates, weights = rates_of(self.machine.generation, EAGER), WeightBytes.of(OF_FSDP)
+        time = StepTime(self.work, self.machine, rates, weights=weights, tape=tape)
+        return OwnCode(float(time.parts(at).seconds), peak, run, plan)
 
     def seconds(self, one: EvaluatedLayout) -> float:
         """Seconds of a step of a layout, scaled by what was measured."""

@@ -11,7 +11,7 @@ from tfcalc.timing.rates import STACKS
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
-    from tfcalc.answers.plan_case import PlanCase
+    from tfcalc.answers.plan_case import OwnCode, PlanCase
     from tfcalc.answers.plan_question import PlanQuestion
     from tfcalc.timing.step import Layouts
 
@@ -53,6 +53,21 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
                 "--checkpointing": run.recompute,
             },
         )
+
+
+def command_of_fsdp(question: PlanQuestion, own: OwnCode) -> str:
+    """Return the ``memory`` of the same step by transformers' own code under FSDP."""
+    options = {
+        "--train": True,
+        "--fsdp": True,
+        "--gpus": own.plan.gpus,
+        "--batch": own.run.batch_size,
+        "--grad-accum": own.plan.grad_accum,
+        "--seq": own.run.seq_len,
+        "--precision": own.plan.precision,
+        "--checkpointing": own.run.recompute,
+    }
+    return _command("memory", question, options)
 
 
 def _command(name: str, question: PlanQuestion, options: Options) -> str:

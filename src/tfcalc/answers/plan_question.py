@@ -66,7 +66,7 @@ class PlanQuestion(NamedTuple):
     Attributes:
         model: the model.
         card: the GPU.
-        gpus: how many there are.
+        gpus: how many there are; the ``fewest`` that are enough are searched for where nobody says it.
         sequences: sequences of a step, of all GPUs.
         length: tokens of a sequence.
         fixed: values of the axes that were given.
@@ -114,6 +114,7 @@ class PlanQuestion(NamedTuple):
     usual_batch: bool = False
     named: str = ""
     asked_tokens: int | None = None
+    fewest: bool = False
 
     @property
     def model_words(self) -> str:

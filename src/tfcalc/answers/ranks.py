@@ -310,7 +310,7 @@ class RanksAnswer(Answer):
         by = precision(self.plan.precision)
         stage = int(self.plan.zero)
         weights = by.computed if by.cast_when_gathered and stage > 1 else by.weights
-        how = OfData(stage, SentBits(weights, by.gradients))
+        how = OfData(stage, SentBits(weights, by.gradients), fsdp=by.cast_when_gathered)
         module = self.of.module()
         tied = isinstance(module, ModelWithHead) and module.output.tied_to is not None
         return [

@@ -203,8 +203,18 @@ GIVEN = given("given by the options, or their defaults")
 BY_BAND = found("the estimate times the first and the last tenth of measured over estimated, of systems left out")
 
 
+OF_BAND = {
+    "static-dense": "dense models, in static batches",
+    "served-dense": "dense models, served",
+    "experts": "mixtures, served",
+    "prompt": "prompts of static batches",
+    "first": "first tokens under load",
+}
+"""Runs of each class of which a band was learned (serving_rates.toml)."""
+
+
 class RangeKeys(Record):
-    """An estimate, and the band in which four of five measured systems lay that the fit had not seen."""
+    """An estimate, and the band in which four of five measured runs lay, each estimated without its own system's."""
 
     value = number("the estimate", lambda one: one.value, BY_RATES)
     low = number("lower end of the band", lambda one: one.low, BY_BAND)
@@ -1130,8 +1140,11 @@ class Serve(ServedAnswer):
             yield f"Estimate for {self.engine}{made}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
-            yield self._told_of_band(self.band(first=False), "a token")
-            yield self._told_of_band(self.band(first=True), "the first")
+            bands = self.band(first=False), self.band(first=True)
+            yield self._told_of_band(bands[0], "a token")
+            yield self._told_of_band(bands[1], "the first")
+            if any(band.kind in OF_BAND for band in bands):
+                yield "Each of these runs was estimated without those of its own source, model, GPU and engine"
             if self.own is None and not self.question.load.static:
                 yield from self._told_of_server(self.by)
             if self.of.token.keeps_states and not self.of.token.routings:
@@ -1209,8 +1222,8 @@ class Serve(ServedAnswer):
         if band.kind == WIDENED:
             return f"The band of published runs, widened by {band.rows:,} of yours: {ends}"
         if band.kind == OWN:
-            return f"Of {band.rows:,} times of yours, each estimated without its run, four of five took {ends}"
-        return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
+            return f"Four of five of {band.rows:,} times of yours took {ends}, each estimated without its own run"
+        return f"Four of five of {band.rows:,} published runs ({OF_BAND[band.kind]}) took {ends}"
 
     def _sheet(self, columns: list[Column], rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(

@@ -86,7 +86,8 @@ CODE = {
 }
 """Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
 NO_EXPERT_PARALLELISM = "Expert parallelism is not among these changes"
-"""What is said of a mixture that does not fit on several GPUs."""
+LAYS_OUT = "lays experts out over GPUs"
+"""What is said of a mixture that does not fit."""
 INDENT = "  "
 """Of the further lines of a cell."""
 BESIDE_ROWS = 5
@@ -370,8 +371,8 @@ class Fit(WithSheet):
             yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
-            if self.case.mixture_of_several:
-                yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan lays experts out over GPUs"
+            if self.case.whole_mixture:
+                yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan {LAYS_OUT}, and finds the fewest"
         if self.largest and not self.fits:
             names = " / ".join(each.of.words for each in self.largest)
             numbers = dict.fromkeys(each.number for each in self.largest)
@@ -735,13 +736,13 @@ class Case(Generic[P]):
         yield from ()
 
     @property
-    def mixture_of_several(self) -> bool:
-        """Return whether all of a mixture is trained on several GPUs of a card."""
+    def whole_mixture(self) -> bool:
+        """Return whether all of a mixture is trained on GPUs of a card."""
         return False
 
     def layouts_of_experts(self) -> str:
-        """``tfcalc plan``, with the words of this question where they are known."""
-        return "tfcalc plan"
+        """``tfcalc plan … lays experts out over GPUs``, with the words of this question where they are known."""
+        return f"tfcalc plan {LAYS_OUT}"
 
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
@@ -817,23 +818,28 @@ class _Training(Case["Training"]):
     memory: TrainingMemory
 
     @property
-    def mixture_of_several(self) -> bool:
-        """Return whether all of a mixture is trained on several GPUs of a card."""
-        gpus, plan = value_of(self.plan.gpus or 1), self.plan
-        if gpus == 1 or not self.budget.card or plan.method != SFT or plan.lora is not None or plan.base_weights:
+    def whole_mixture(self) -> bool:
+        """Return whether all of a mixture is trained on GPUs of a card."""
+        plan = self.plan
+        if not self.budget.card or plan.method != SFT or plan.lora is not None or plan.base_weights:
             return False
         tree = self.memory.model_.tree(self.run.replaced(recompute="none"))
         return any(node.component.kind == "experts" for node in tree.walk())
 
     def layouts_of_experts(self) -> str:
-        """``tfcalc plan mixtral-8x22b --gpu 16xh100 --seq 4096 --global-batch-size 16``: the same GPUs and batch."""
+        """``tfcalc plan mixtral-8x22b --gpu 16xh100 … lays experts out over GPUs``: over these, for the same batch.
+
+        Of one GPU, which is too small, the fewest are searched for.
+        """
         model, gpus = self.memory.model_, value_of(self.plan.gpus or 1)
         name = getattr(model, "name", None)
         if not name or getattr(model, "changed", False):
-            return "tfcalc plan"
+            return f"tfcalc plan {LAYS_OUT}"
         batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
-        asked = f"--gpu {gpus}x{shlex.quote(self.budget.card)} --seq {value_of(self.run.seq_len)}"
-        return f"tfcalc plan {shlex.quote(name)} {asked} --global-batch-size {batch}"
+        card, seq = shlex.quote(self.budget.card), f"--seq {value_of(self.run.seq_len)}"
+        if gpus == 1:
+            return f"tfcalc plan {shlex.quote(name)} --gpu {card} {seq} {LAYS_OUT}, and finds the fewest"
+        return f"tfcalc plan {shlex.quote(name)} --gpu {gpus}x{card} {seq} --global-batch-size {batch} {LAYS_OUT}"
 
     @property
     def peaks(self) -> Peaks:

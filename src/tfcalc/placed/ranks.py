@@ -266,10 +266,18 @@ def units(tree: Component) -> list[ShardedUnit]:
 
 
 class OfData(NamedTuple):
-    """Data parallelism: which states it shares (ZeRO's ``stage``), and the bits of what it sends."""
+    """Data parallelism: which states it shares (ZeRO's ``stage``), and the bits of what it sends.
+
+    Weights of ZeRO 2 are whole, and gathered once, when the optimizer has stepped; those of FSDP2 (``fsdp``) are shards
+    between micro-batches, and gathered in each.
+
+    Source: Rajbhandari et al. 2020 (arXiv 1910.02054), sections 5.2 and 7.2.1; DeepSpeed's
+    runtime/zero/stage_1_and_2.py; torch.distributed.fsdp.fully_shard.
+    """
 
     stage: int
     bits: SentBits
+    fsdp: bool = False
 
     def sent(self, rank: Rank, micro_batches: Num, *, tied: bool = False) -> list[Sent]:
         """Return what a rank sends to those with the same weights in a step, of which it may have a ``tied`` table."""
@@ -289,7 +297,9 @@ class OfData(NamedTuple):
             devices, group = self._group(rank.at, experts=experts)
             of = units(rank.part(experts=experts))
             for each in fully_sharded(of, devices, self.bits, reshards=self.stage == 3, group=group):
-                yield each._replace(forward=each.forward * micro_batches, backward=each.backward * micro_batches)
+                once = each.name == ALL_GATHER and self.stage == 2 and not self.fsdp
+                times = 1 if once else micro_batches
+                yield each._replace(forward=each.forward * times, backward=each.backward * times)
 
     def _group(self, at: Layout, *, experts: bool) -> tuple[Num, str]:
         return (at.copies_of_experts, EXPERT_DATA) if experts else (at.copies, DATA)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, OF_2022, Possible, Space, ends_of, stages_of
+from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes
@@ -112,12 +112,16 @@ def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] |
 
 
 def stages_of_zero(space: Space, *, pipeline: bool) -> Sequence[int]:
-    """Return the stages that are tried. With Megatron's shards a pipeline's weights are gathered once a step."""
+    """Return the stages that are tried; 0 takes no fewer seconds or bytes than 1.
+
+    In a pipeline gradients that are shared would be summed up for each micro-batch, and weights gathered, which FSDP
+    alone waits with (stage 2).
+    """
     if space.fixed.zero is not None:
         return space.fixed.zero
     if space.stack == FSDP:
-        return (2, 3) if pipeline else (3,)
-    return (1,) if pipeline or space.stack == OF_2022 else (1, 3)
+        return (2, 3)
+    return (1,) if pipeline or space.stack == OF_2022 else (1, 2, 3)
 
 
 def unsaid_stage(*, sharded: bool) -> int:
@@ -141,17 +145,17 @@ def tried(space: Space) -> Axes:
     """Return the values of each axis that a search tries, whether they divide or not."""
     fixed, depth = space.fixed, space.work.depth
     of_gpus = divisors(space.gpus)
-    fsdp, of_2022 = space.stack == FSDP, space.stack == OF_2022
+    lacks = LACKS.get(space.stack, ())
     return Axes(
         tp=values(fixed.tp, of_gpus, space.domain),
         pp=values(fixed.pp, of_gpus, depth),
-        vpp=values(fixed.vpp, range(1, min(depth, LONGEST_INTERLEAVING) + 1)),
-        cp=values(fixed.cp, (1,) if of_2022 else of_gpus, max(1, space.work.length // SHORTEST_SHARE)),
+        vpp=values(fixed.vpp, (1,) if "vpp" in lacks else range(1, min(depth, LONGEST_INTERLEAVING) + 1)),
+        cp=values(fixed.cp, (1,) if "cp" in lacks else of_gpus, max(1, space.work.length // SHORTEST_SHARE)),
         ep=values(fixed.ep, divisors(space.experts)),
         etp=values(fixed.etp, (1,)),
         micro_batch=values(fixed.micro_batch, divisors(space.sequences), LARGEST_MICRO_BATCH),
         zero=sorted({*stages_of_zero(space, pipeline=False), *stages_of_zero(space, pipeline=True)}),
-        replicas=values(fixed.replicas, of_gpus if fsdp else (1,)),
+        replicas=values(fixed.replicas, of_gpus if space.stack == FSDP else (1,)),
         again=values(fixed.again, (0, 1)),
     )
 
@@ -204,7 +208,8 @@ class Enumeration:
         """Interleaving, micro-batch, ZeRO, replicas and checkpointing, where the rest is chosen."""
         space, at, holds, rules = self.space, self.tried, self.possible.holds, self.possible
         ends = ends_of(space.work.depth, pp)
-        chunks = values(space.fixed.vpp, ends.chunks(space.work.depth, pp) if ends else (), LONGEST_INTERLEAVING)
+        known = ends.chunks(space.work.depth, pp) if ends else ()
+        chunks = values(space.fixed.vpp, known, max(at.vpp or (1,)))
         times = [
             (vpp, micro)
             for vpp in chunks
@@ -216,7 +221,7 @@ class Enumeration:
             (zero, replicas)
             for zero in ((0,) if alone else stages_of_zero(space, pipeline=pp > 1))
             for replicas in at.replicas or ()
-            if holds(rules.sharding, dp, zero, replicas)
+            if holds(rules.sharding, pp, dp, zero, replicas)
         ]
         return [(*one, *other, again) for one, other, again in product(times, shares, at.again or ())]
 
@@ -228,6 +233,8 @@ class Enumeration:
             tp, pp, cp = (only.get(name, 1) for name in ("tp", "pp", "cp"))
             self.possible.pipeline(tp, pp)
             self.possible.context(tp, pp, cp)
+            zero = only.get("zero", unsaid_stage(sharded=space.stack == FSDP))
+            self.possible.sharding(pp, space.gpus, zero, 1)
             if {"tp", "pp", "cp"} <= set(only):
                 dp = space.gpus // (tp * pp * cp)
                 self.possible.batch(dp)
@@ -235,7 +242,7 @@ class Enumeration:
                 self.possible.groups_of_experts(only.get("ep", 1), only.get("etp", 1))
                 self.possible.experts(tp * cp * dp, only.get("ep", 1), only.get("etp", 1))
                 self.possible.micro_batch(dp, only.get("micro_batch", 1))
-                self.possible.sharding(dp, only.get("zero", 3), only.get("replicas", 1))
+                self.possible.sharding(pp, dp, zero, only.get("replicas", 1))
                 batches = space.sequences // (dp * only.get("micro_batch", 1))
                 self.possible.schedule(pp, only.get("vpp", 1), batches)
             elif "vpp" in only and "pp" in only:

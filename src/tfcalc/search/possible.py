@@ -27,7 +27,13 @@ FLAGS = {name: f"--{name.replace('_', '-')}" for name in Axes._fields}
 """Options of the axes."""
 FSDP, DEEPSPEED, OF_2022 = "fsdp", "deepspeed", "megatron-2022"
 """Stacks of their own: FSDP2's; DeepSpeed's of 2022, in which each GPU has the hidden vectors of all tokens; and
-Megatron-LM's of 2022, which had neither its FSDP nor context parallelism."""
+Megatron-LM's of 2022."""
+LACKS = {DEEPSPEED: ("vpp", "cp"), OF_2022: ("zero", "cp")}
+"""Axes that a stack does not have: interleaving, context parallelism, stages of ZeRO from 2 on.
+
+Source: DeepSpeed's runtime/pipe/schedule.py (``TrainSchedule``) of 2022; Megatron-LM v3.0, whose
+``--use-distributed-optimizer`` shares the optimizer's states alone.
+"""
 
 
 class Space(NamedTuple):
@@ -255,6 +261,7 @@ class Possible:
 
     def chunks(self, pp: int, vpp: int) -> None:
         """Interleaving of a stage's layers; where somebody asks for it, in chunks of which some have one layer less."""
+        self._of_stack("vpp", vpp)
         if pp == 1 and vpp > 1:
             raise InvalidModel(f"{FLAGS['vpp']} {vpp:,} has no effect on a pipeline of one stage", "leave it out")
         ends = ends_of(self.space.work.depth, pp)
@@ -273,7 +280,7 @@ class Possible:
         """GPUs that share each sequence: each has a part from the front, and one from the back."""
         length = self.space.work.length
         check_divides("GPUs", self.space.gpus, _product(tp=tp, pp=pp, cp=cp), tp * pp * cp)
-        self._of_2022("cp", cp)
+        self._of_stack("cp", cp)
         if cp > 1:
             check_divides("tokens of a sequence", length, f"twice {FLAGS['cp']}", 2 * cp)
             if not self._written("cp", cp):
@@ -309,8 +316,14 @@ class Possible:
         if pp > 1:
             schedule_of(vpp).check(pp, batches, vpp)
 
-    def sharding(self, dp: int, zero: int, replicas: int) -> None:
-        """Replicas of shards."""
+    def sharding(self, pp: int, dp: int, zero: int, replicas: int) -> None:
+        """Shards, and replicas of them.
+
+        Source: DeepSpeed's runtime/pipe/engine.py (``PipelineEngine``), which takes no stage from 2 on.
+        """
+        if self.space.stack == DEEPSPEED and pp > 1 and zero > 1:
+            fact = f"{_given('zero', zero)} in a pipeline with --stack {DEEPSPEED}, whose pipelines have ZeRO 1 at most"
+            raise InvalidModel(fact, f"take {FLAGS['pp']} 1, or {FLAGS['zero']} 1")
         if replicas > 1 and self.space.stack != FSDP:
             raise InvalidModel(f"{_given('replicas', replicas)} is for --stack {FSDP}", "add it, or leave this out")
         if replicas > 1 and zero < 2:
@@ -319,13 +332,10 @@ class Possible:
             )
         check_divides("GPUs that share the batch", dp, FLAGS["replicas"], replicas)
 
-    def _of_2022(self, axis: str, value: int) -> None:
-        """Raise InvalidModel for what Megatron-LM of 2022 did not have.
-
-        Source: Megatron-LM v3.0, whose ``--use-distributed-optimizer`` shares the optimizer's states alone.
-        """
-        if self.space.stack == OF_2022 and value > 1:
-            fact = f"{_given(axis, value)} with --stack {OF_2022}, which does not have it"
+    def _of_stack(self, axis: str, value: int) -> None:
+        """Raise InvalidModel for what the stack does not have."""
+        if axis in LACKS.get(self.space.stack, ()) and value > 1:
+            fact = f"{_given(axis, value)} with --stack {self.space.stack}, which does not have it"
             raise InvalidModel(fact, f"take {FLAGS[axis]} 1, or --stack megatron")
 
     def check(self, at: Layouts) -> None:
@@ -346,8 +356,8 @@ class Possible:
         self.micro_batch(at.dp, at.micro_batch)
         self.schedule(at.pp, at.vpp, at.batches)
         copies = at.dp * at.cp
-        self._of_2022("zero", at.zero)
-        self.sharding(at.dp, at.zero, 1 if at.shards is None else copies // at.shards)
+        self._of_stack("zero", at.zero)
+        self.sharding(at.pp, at.dp, at.zero, 1 if at.shards is None else copies // at.shards)
 
     def check_values(self) -> None:
         """Raise InvalidModel for a value that was given and that no layout can have, whatever its other axes.
@@ -358,12 +368,13 @@ class Possible:
         checks: dict[str, Callable[[int], None]] = {
             "tp": self.tensor,
             "pp": lambda one: self.pipeline(1, one),
+            "vpp": lambda one: self._of_stack("vpp", one),
             "cp": lambda one: self.context(1, 1, one),
             "ep": lambda one: self.groups_of_experts(one, 1),
             "etp": lambda one: self.groups_of_experts(1, one),
             "micro_batch": lambda one: self.micro_batch(1, one),
-            "zero": lambda one: self._of_2022("zero", one),
-            "replicas": lambda one: self.sharding(self.space.gpus, 3, one),
+            "zero": lambda one: self._of_stack("zero", one),
+            "replicas": lambda one: self.sharding(1, self.space.gpus, 3, one),
         }
         for name, check in checks.items():
             given = getattr(fixed, name) or ()

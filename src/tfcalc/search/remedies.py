@@ -44,7 +44,7 @@ ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")
 STATELESS = ("none", "sgd")
 EIGHT_BITS = (("8-bit AdamW", "adamw-8bit"), ("paged 8-bit AdamW", "paged-adamw-8bit"))
 RANK, QUANTIZED = 16, "nf4-dq"
-GPUS = (2, 4, 8, 16, 32, 64)
+GPUS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 FSDP = {"zero": "3", "layout": "fsdp2"}
 ZERO_3 = {"zero": "3"}
 """How preference and policy training shares all states: FSDP's phases beside a step are not known."""

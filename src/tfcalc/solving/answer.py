@@ -38,7 +38,7 @@ from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
-from tfcalc.solving.conditions import ACTIVE, CARD, TOTAL, TRAINED, parts
+from tfcalc.solving.conditions import ACTIVE, CARD, TOTAL, TRAINED, Meant, parts
 from tfcalc.solving.solver import sides_of
 from tfcalc.units import short_bytes
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.opening import Elsewhere, Way
     from tfcalc.report.paths import Step
-    from tfcalc.solving.conditions import Evaluator, Meant
+    from tfcalc.solving.conditions import Evaluator
     from tfcalc.solving.solver import Solution, SolutionRow
     from tfcalc.solving.unknown import Setting, UnknownSize
 
@@ -193,8 +193,8 @@ class Solved(Answer):
     def find_value(self) -> int | None:
         """The size, as ``-q`` prints it; None where none meets the condition, or all do.
 
-        The largest of those that meet it, the smallest where there is no largest; of an equation the first that meets
-        it, the first behind a crossing, or the nearest to a target.
+        The largest of those that meet it, the smallest where there is no largest, or of GPUs; of an equation the first
+        that meets it, the first behind a crossing, or the nearest to a target.
         """
         match self.outcome:
             case "never" | "always":
@@ -207,6 +207,8 @@ class Solved(Answer):
                 places = [self.found.domain.size(k) for pair in self.found.crossings for k in pair]
                 near = [row for row in self.rows if self._size(row) in places]
                 return self._size(min(near, key=lambda row: (abs(row.sides[0] - row.sides[1]), self._size(row))))
+        if self.unknown.name == "gpus" and self.outcome == "between":
+            return self.ranges[0][0]
         last = self.ranges[-1]
         return last[0] if last[1] is None else last[1]
 
@@ -420,10 +422,23 @@ class Solved(Answer):
         sharded = setting.training is None or setting.training.zero == "3"
         if self.unknown.name == "gpus" and self.outcome == "never" and not sharded:
             told.append("each GPU has all weights, however many there are; add --zero 3, which shards them")
+        if self._of_bytes:
+            told.append(
+                "memory is what is allocated, and a card takes more: for its verdict, write its name in the place of "
+                "the bytes, as in 'memory <= a100-80'"
+            )
         if self.evaluator.card:
             card = self.evaluator.card.replace("_", "-")
             told.append(f"{card}: what of it may be allocated, by the verdict of tfcalc memory --gpu {card}")
         return told
+
+    @property
+    def _of_bytes(self) -> bool:
+        """Return whether the memory of a whole training step is compared with a number of bytes."""
+        whole = any(meant == Meant("memory") for meant in self.evaluator.meant.values())
+        sides = sides_of(self.conditions)
+        stated = any(isinstance(side, NumberNode) for side in sides)
+        return whole and stated and self.evaluator.setting.run.training and not self.evaluator.card
 
 
 def _table(

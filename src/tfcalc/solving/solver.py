@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 from math import inf, isqrt
 from typing import NamedTuple
@@ -12,9 +13,10 @@ from typing import NamedTuple
 from tfcalc.configs.published import HFModel
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Spent, ends_within
-from tfcalc.dimensions import MOST_TOKENS
+from tfcalc.dimensions import LARGEST, MOST_TOKENS
 from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
+from tfcalc.hardware import MOST_GPUS
 from tfcalc.model import Model
 from tfcalc.solving.closed_form import TooLarge, difference, over
 from tfcalc.solving.conditions import Evaluator
@@ -159,7 +161,7 @@ class Solver:
             return ""
 
         related = (value for value in setting.model.values().values() if isinstance(value, int))
-        return domain(unknown.value, fits, related)
+        return domain(unknown.value, fits, related, MOST_GPUS if unknown.name == "gpus" else LARGEST)
 
     def _built(self, within: Domain) -> Domain:
         """The sizes as far as there is such a model at all, which is told without running it."""
@@ -259,6 +261,8 @@ class Solver:
         def at(k: int) -> Fraction:
             return Fraction(self._difference(condition, self.values(within.size(k))))
 
+        if self.unknown.name == "gpus":
+            return self._of_gpus(at, within, condition)
         if self.limit:  # both ends are known, and all between is as they are where they are alike
             with suppress(TfcalcError):
                 first, last = at(within.first), at(within.last)
@@ -278,6 +282,30 @@ class Solver:
         self.turns = True
         return self._of_card(found, at, within)
 
+    def _of_gpus(self, at: Callable[[int], Fraction], within: Domain, condition: Condition) -> list[SignInterval]:
+        """The signs at 1, 2, 4, … GPUs, and each end between two of these.
+
+        Memory falls with their number, and then rises: shards that are smaller than a row are filled up (FSDP2).
+        """
+        places = [within.first]
+        while places[-1] < within.last:
+            places.append(min(2 * places[-1], within.last))
+        if len({at(k) for k in places}) == 1:
+            raise self._idle(condition.names)
+        sign = cache(lambda k: _sign(at(k)))
+        found = []
+        for start, end in pairwise(places):
+            low = start
+            while sign(low) != sign(end):
+                same, other = low, end
+                while other - same > 1:
+                    middle = (same + other) // 2
+                    same, other = (middle, other) if sign(middle) == sign(low) else (same, middle)
+                found.append(SignInterval(low, same, sign(low)))
+                low = other
+            found.append(SignInterval(low, end, sign(end)))
+        return merged(found)
+
     def _of_card(self, found: list[SignInterval], at: Callable[[int], Fraction], within: Domain) -> list[SignInterval]:
         """The signs on both sides of the largest size that ``memory --gpu`` tells, if it is an end; else as found.
 
@@ -293,8 +321,7 @@ class Solver:
 
     def _turning(self) -> UsageError:
         fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
-        flat = "shard with --zero 3 alone, without --fsdp or --layout"
-        return UsageError(fact, flat if self.unknown.name == "gpus" else "compare one name with a number")
+        return UsageError(fact, "compare one name with a number")
 
     def _difference(self, condition: Condition, values: Mapping[str, int]) -> Value:
         return evaluate(condition.left, values) - evaluate(condition.right, values)

@@ -8,9 +8,18 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "pairs", "transformers"
-"""Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
-two that differ in layout; code that runs operation by operation on one GPU."""
+EXPERTS, OTHER, MEASURED, CALIBRATED = "experts", "other", "measured", "calibrated"
+PAIRS, EAGER = "pairs", "transformers"
+"""Classes of runs: of mixtures; of other stacks and GPUs than most; scaled by one run that was measured; by rates
+fitted to several; two that differ in layout; code that runs operation by operation on one GPU."""
+CODE = {
+    "megatron": "Megatron-LM",
+    "fsdp": "FSDP trainers (llm-foundry, fms-fsdp, MaxText)",
+    "deepspeed": "Megatron-DeepSpeed of 2022 and NeMo of 2023",
+    "megatron-2022": "Megatron-LM of 2022",
+    EAGER: "transformers on one H100 or H200",
+}
+"""Whose steps the rates of each stack were fitted to, as people are told."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -42,7 +51,7 @@ class ErrorBand(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``half of 237 published runs (dense) were within 9 %, nine of ten within 28 %``."""
+        """``half of 237 published runs (dense), each estimated without its own source, were within 7 %, nine …``."""
         both = f"within {100 * self.typical:.0f} %, nine of ten within {100 * self.most:.0f} %"
         if self.kind == OTHER:
             return f"few runs of this kind are published, of which half should be {both}"
@@ -52,7 +61,8 @@ class ErrorBand(NamedTuple):
             return f"half of {self.runs} steps that were timed on H100s and an H200 were {both}"
         if self.kind == CALIBRATED:
             return f"each left out in its turn, half of the {self.runs:,} runs that were calibrated on were {both}"
-        return f"half of {self.runs:,} published runs ({self.kind}) were {both}"
+        whose = "all of one source" if self.kind == EXPERTS else "each estimated without its own source"
+        return f"half of {self.runs:,} published runs ({self.kind}), {whose}, were {both}"
 
 
 class Estimate(NamedTuple):
@@ -70,6 +80,11 @@ class Estimate(NamedTuple):
     def high(self) -> float:
         """The upper end: the estimate was too low."""
         return self.seconds / (1 - self.band.most)
+
+    def in_words(self, stack: str, *, by_file: bool) -> str:
+        """Say whose rates of which stack it is made by, unless a file has them, and how good it is."""
+        by = "" if by_file else f" by rates of {CODE[stack]}"
+        return f"Seconds are an estimate{by}: {self.band.words}"
 
 
 class Pace(NamedTuple):
@@ -98,7 +113,7 @@ def band_of(generation: str, stack: str, *, experts: bool, measured: bool = Fals
     elif stack == EAGER:
         kind = EAGER if alone and generation == "hopper" and not experts else OTHER
     elif experts:
-        kind = "experts"
+        kind = EXPERTS
     else:
         kind = "dense" if generation in ("ampere", "hopper") and stack != "fsdp" else OTHER
     return _band(kind)

@@ -521,7 +521,8 @@ class StepTime:
         """Seconds of gradients and weights that are not hidden, of the optimizer, and on the link to other nodes.
 
         Shared gradients, those of ZeRO 2 and 3, are summed up for each micro-batch, all others once a step; so are
-        those of FSDP's stage 2 in a pipeline, whole until the last (torch.distributed.pipelining).
+        those of FSDP's stage 2 in a pipeline, whole until the last (torch.distributed.pipelining). Without one, that
+        stage gathers its weights for each micro-batch (torch.distributed.fsdp.fully_shard), and any other's once.
         """
         of_a_device = self.of_a_device(at)
         of_data = at.dp * at.cp
@@ -543,13 +544,15 @@ class StepTime:
         gather, scatter = all_of(self.collective)
         backward = stage.backward + again
         gathers_each, sums_each = at.zero == 3, at.zero == 2
+        gathers: Many = 1
         if at.shards is not None:
             sums_each = sums_each & (at.pp == 1)
+            gathers = where(sums_each, at.batches, 1)
         times = where(sums_each, at.batches, 1)
         once_scatter = scatter * where(at.zero == 0, 2, 1)
         each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
         once = times * larger(once_scatter - backward * hidden, 0) + where(
-            at.zero == 0, 0, larger(gather * trained - stage.forward * hidden, 0)
+            at.zero == 0, 0, gathers * larger(gather * trained - stage.forward * hidden, 0)
         )
         sharded = at.zero > 0
         states = sum(
@@ -557,7 +560,8 @@ class StepTime:
         )
         optimizer = self.weights.states * trained * states / self.bandwidth + self.rates.optimizer
         far_gather, far_scatter = all_of(self.between_nodes)
-        far_once = times * far_scatter * where(at.zero == 0, 2, 1) + where(at.zero == 0, 0, far_gather * trained)
+        far_once = times * far_scatter * where(at.zero == 0, 2, 1)
+        far_once = far_once + where(at.zero == 0, 0, gathers * far_gather * trained)
         far = where(gathers_each, at.batches * (2 * far_gather + far_scatter), far_once)
         return where(gathers_each, at.batches * each, once), optimizer, far
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.answer import Design
 from tfcalc.analysis.design.scaling import FITS, ScalingFit, Split
-from tfcalc.analysis.design.spending import Paid, Spending, paid_for
+from tfcalc.analysis.design.spending import STACK, Paid, Spending, paid_for
 from tfcalc.answers.plan_keys import BandKeys
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import UsageError
@@ -267,7 +267,7 @@ class Optimum(Design):
             f" {paid.tokens_at_once:,} tokens at once{', layers recomputed' if paid.recomputed else ''}"
         )
         yield (
-            f"Seconds are an estimate: {paid.estimate.band.words}; that is {paid.compute_low:.2g} to"
+            f"{paid.estimate.in_words(STACK, by_file=of.rates is not None)}; that is {paid.compute_low:.2g} to"
             f" {paid.compute_high:.2g} FLOPs, {_rounded(low.params)} to {_rounded(high.params)} parameters,"
             f" {_rounded(low.tokens)} to {_rounded(high.tokens)} tokens"
         )

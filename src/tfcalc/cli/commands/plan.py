@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True, offers="gpus")
-GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True, group="gpus", front=True)
+GPUS = Option(
+    "gpus", ("--gpus",), "GPUs in all [default: the fewest that hold it]", number=True, group="gpus", front=True
+)
 SHARES = (
     Option(
         "tensor_parallel",
@@ -80,7 +82,7 @@ DEGREES = spreading((*SHARES, REPLICAS))
 ZERO = Option(
     "zero",
     ("--zero",),
-    "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]",
+    "stage of ZeRO; 3 is FSDP [default: 1, 2 and 3 are tried]",
     ("0", "1", "2", "3"),
     group="gpus",
     front=True,
@@ -189,10 +191,8 @@ def answer(settings: Settings) -> PlanAnswer:
     if text := settings.get("why_not"):
         _refuse_idle(settings, "with --why-not")
         return plan_why.why_not(question, layout_of(text, "--why-not"))
-    if question.budget_days is not None:
-        if question.tokens is None:
-            raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
-        return plan.plan_in_days(question)
+    if question.budget_days is not None and question.tokens is None:
+        raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
     if question.tokens is None:
         settings.refuse(("price",), "without the tokens of a run", {}, "add --tokens 15T")
     return plan.planned(question)
@@ -210,9 +210,11 @@ def _question(settings: Settings) -> PlanQuestion:
     name = settings.get("gpu")
     if name is None:
         raise UsageError("a plan needs a GPU", "add --gpu h100 --gpus 64")
-    counted, name = parse_gpu(name)
+    said = name.strip()
+    counted, name = parse_gpu(said)
     card = named(name)[0]
     gpus = settings.get("gpus") or counted
+    alone = name == said and "gpus" not in settings.given  # no number is written
     if counted > 1 and gpus != counted:
         raise UsageError(f"--gpu {counted}x{name} and --gpus {gpus} differ", "give one of them")
     days = settings.get("budget_days")
@@ -248,6 +250,7 @@ def _question(settings: Settings) -> PlanQuestion:
         pareto=bool(settings.get("pareto")),
         all_timed=_all_layouts(settings),
         budget_days=days,
+        fewest=days is not None or (alone and not any(map(settings.get, ("why_layouts", "why_not", "measured")))),
         rates=rates,
         prices=prices_of(settings),
         named=as_typed(settings),
@@ -403,6 +406,7 @@ COMMAND = Command(
         "tfcalc plan llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --tokens 1T",
         "tfcalc plan gpt2 --gpu h100 --global-batch 1M --tokens 1T --budget-days 9",
+        "tfcalc plan mixtral-8x7b --gpu h100 --seq 8k",
         "tfcalc plan mixtral-8x7b --gpu 128xh100 --global-batch-size 512 --tp 2 --ep 4,8",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why 'tp=2' 'tp=4 pp=2'",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why-not 'tp=8 pp=4'",

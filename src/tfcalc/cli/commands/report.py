@@ -214,7 +214,7 @@ PARTS = (
         "Serving",
         "serve {model} --gpu {gpu}{fewest} --curve",
         "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
-        "The band has four of five runs of systems that the estimate had not seen.",
+        "In the band lay four of five measured runs, each estimated without those of its own system.",
         pictures=drawn,
         opens=lambda _: True,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
