@@ -34,6 +34,7 @@ from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, stages_of_zero
+from tfcalc.search.possible import FSDP
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import CODE, EAGER, SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
@@ -67,6 +68,7 @@ WORDS = {
 ONE_COPY = "dp1"
 NEAR = 0.1
 """Part of a batch within which another one is proposed."""
+UNPUBLISHED = "no step of stage 2 is published"
 FEWEST = When(lambda plan: plan.question.fewest)
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
 COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is not None, "cost")
@@ -323,7 +325,7 @@ class Plan(OneLayout):
             )
             yield (
                 f"stages of ZeRO that are tried: {alone}; in a pipeline {piped}; another where it is given (--zero); "
-                "no step of stage 2 is published, whose gradients are summed up for each micro-batch"
+                f"{UNPUBLISHED}, whose gradients are summed up for each micro-batch"
             )
         yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: {PAIRS['full']}, nothing recomputed, dense 16-bit peak {rounded(machine.peak / TERA, 5)} TFLOP/s"
@@ -409,6 +411,8 @@ class Plan(OneLayout):
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
                 f"{self._alike} within 2 % of the first: equal, as far as this estimate can tell"
             )
+            if unpublished := self._unpublished():
+                yield unpublished
             if self.question.pareto:
                 yield "GiB of the table by the closed form, those of the verdict by a step that runs, if one is known"
             if apart := self._by_closed_form:
@@ -499,6 +503,14 @@ class Plan(OneLayout):
         shown = self.pareto if self.question.pareto else self.layouts
         shared = (one.layout.words for one in shown if one.source.one.layouts.tp * one.source.one.layouts.pp > 1)
         return list(shared) if self.case.possible.unruled else []
+
+    def _unpublished(self) -> str:
+        """What is to be said of a first layout with ZeRO 2, which no run tells; empty of any other one."""
+        if self.question.stack == FSDP or self.question.fixed.zero is not None or self.one.layouts.zero != 2:
+            return ""
+        known = next((one for one in self.layouts if one.source.one.layouts.zero != 2), None)
+        told = "" if known is None else f"; without it {known.layout.words} is the first, {known.behind:.1%} behind"
+        return f"{UNPUBLISHED[0].upper()}{UNPUBLISHED[1:]}{told} (--zero 1)".replace("%", " %")
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:
