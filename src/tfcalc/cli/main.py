@@ -135,6 +135,10 @@ PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
 MOST_LETTERS = 400
 """Letters of a question behind a command; what is longer was pasted, and is no question."""
+OF_A_QUESTION = frozenset(("is", "are", "was", "does", "do", "did", "has", "have", "the", "my"))
+"""Words behind ``why`` that begin a question, and no line of a log."""
+COMPARISON = r"[=<>≤≥]"
+"""What a condition has."""
 ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
 """Commands with one word behind them, a model, a card or a size: further words are a question."""
 
@@ -175,7 +179,16 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     options = typed[len(words) :]
     first, *said = words or [""]
     said = " ".join(said).split()
-    if not said or (called != "explain" and behind(words) < 2) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
+    if called == "gpus" and said and all(map(_catalog().is_known, said)):
+        return ["fit", *said, "--serve", *options]
+    if called == first == "solve" and not re.search(COMPARISON, "".join(said)):
+        return _solved_in_words(said, options)
+    if called == first == "why" and said and said[0].lower() in OF_A_QUESTION and sum(map(len, said)) <= MOST_LETTERS:
+        named = _words().in_one_piece(said)
+        return [called, " ".join(named), *options] if named != said else None
+    if not said or (called != "explain" and behind(words) < 2):
+        return None
+    if re.fullmatch(PATH_OF_A_NUMBER, said[0]) and not said[0].endswith(".json"):
         return None
     if sum(map(len, said)) > MOST_LETTERS or all(map(_catalog().is_known, said)):
         return None
@@ -193,6 +206,18 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     else:
         return None
     return None if question is None else [*_understood(question), *options]
+
+
+def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] | None:
+    """The line of ``solve`` with words in the place of a condition: the largest size on a card, or the best shape."""
+    cards = [card for option, card in pairwise(options) if option == "--gpu"]
+    if not said or "--for" in options or sum(map(len, said)) > MOST_LETTERS:
+        return None
+    question = _words().question_in(["largest", *said, *cards])
+    if question is None or not {"--gpu", "longest sequence", "design"} & set(question.line):
+        return None
+    rest = [word for before, word in zip(("", *options), options, strict=False) if "--gpu" not in (before, word)]
+    return [*_understood(question), *rest]
 
 
 def _typed_as(called: str, asked: Sequence[str]) -> int:

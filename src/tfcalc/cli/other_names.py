@@ -78,7 +78,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--context", "--ctx-size", "-c", "--ctx", "--n-ctx", "--num-ctx"),
         **_as("--weights", "--gguf", "--quant"),
         **_as("--ngl", "--gpu-layers", "-ngl"),
-        **_as("--draft-model", "--model-draft"),
+        **_as("--draft-model", "--model-draft", "--draft", "-md"),
     },
     "transformers, TRL, peft": {
         **_as("--batch", "--per-device-train-batch-size", "--train-batch-size"),
@@ -163,7 +163,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         "--cpu-offload": Meaning(("--offload",), "all"),
         "--offload-optimizer": Meaning(("--offload",), "optimizer"),
         **_as("--concurrency", "--users", "--requests"),
-        **_as("--context", "--context-len"),
+        **_as("--context", "--context-len", "--max-context", "--context-window"),
         **_as("--kv", "--kv-cache", "--kv-dtype"),
         **_as("--budget", "--vram"),
         **_as("--zero", "--zero-stage"),
@@ -236,6 +236,18 @@ INSTEAD = {
     "--image-size": "sizes of images are those of the config: edit image_size in a file of your own",
     "--explain": "explain opens a number: tfcalc explain activations MODEL",
     "--throughput": "tokens per second are in the answer of serve: leave it out",
+    **dict.fromkeys(
+        ("--speculative", "--speculative-decoding", "--num-speculative-tokens", "--speculative-num-draft-tokens"),
+        "type --speculate 3@0.7 of serve: the tokens that are guessed, and the share of them that is accepted",
+    ),
+    **dict.fromkeys(
+        ("--energy", "--power", "--watts", "--tdp", "--kwh", "--co2", "--carbon"),
+        "no watts of GPUs are known here, so that energy is not counted; GPU hours of train times watts are watt hours",
+    ),
+    **dict.fromkeys(
+        ("--active-params", "--active-parameters", "--active-only"),
+        "tfcalc params MODEL --active counts the parameters that a token uses",
+    ),
     "--per-token": "it is a line of the answer, and --json's flops_per_token: leave it out",
     "--non-embedding": "explain non_embedding_params MODEL shows it",
     "--backward": "--train counts the backward pass, too",
