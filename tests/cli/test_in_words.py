@@ -108,6 +108,19 @@ SAME = {
     "largest batch for serving gpt2 on a t4 with 512 context": "memory gpt2 --serve --gpu t4 --context 512",
     "how many experts does mixtral 8x7b have": "overview mixtral-8x7b",
     "gpus needed for gpt2": "serve gpt2 --for gpus",
+    "how many gpus of 80gb for gpt2-xl": "memory gpt2-xl --serve --gpu 80gb",
+    "how much memory for kv cache with 64 concurrent requests at 512 for gpt2": "explain 'KV cache' gpt2 "
+    "--concurrency 64 --context 512",
+    "cost of one epoch on 10k samples of 512 tokens for gpt2 on a t4": "train gpt2 --samples 10k --seq 512 --gpu t4",
+    "context limit of gpt2 on a t4": "memory gpt2 --serve --gpu t4",
+    "number of layers in gpt2": "overview gpt2",
+    "vocab size of gpt2": "overview gpt2",
+    "does 8 bit adam help for gpt2 on a t4": "fit gpt2 --optimizer adamw-8bit --gpu t4",
+    "adapter size of lora rank 32 for gpt2": "params gpt2 --lora 32",
+    "compute to train gpt2 on 10B tokens": "flops gpt2 --train --tokens 10B",
+    "speculate 5 tokens at 60% acceptance with gpt2 on a t4": "serve gpt2 --gpu t4 --speculate 5@60%",
+    "solve params=1B for layers in llama 3 8b": "solve params=1B llama-3-8b --for layers",
+    "solve params = 1B for layers with d_model 2048": "solve 'params = 1B' --for layers --d-model 2048",
     "gpus for gpt2": "fit gpt2 --serve",
     "gpus gpt2": "fit gpt2 --serve",
     "chinchilla 70B --tokens 1T": "design 70B --tokens 1T",
@@ -141,6 +154,7 @@ REFUSED = {
     "how many flops to train a 7b on 2T tokens on 64 h100": "'64xh100' in the question is not understood; "
     "type tfcalc design 7b --tokens 2T, which leaves it out",
     "6nd of a 7b on 2T tokens at batch 4": "'4' in the question is not understood; type tfcalc design 7b --tokens 2T",
+    "which model fits on 16gb at 4 bit": "a question is about one model; tfcalc fit MODEL --gpu 16gb",
     "watts of a 4090": "no watts of GPUs are known here",
     "does a draft of gpt2 help gpt2-xl on a t4": "how many tokens are guessed and how many of them are accepted; "
     "type tfcalc serve gpt2-xl --gpu t4 --draft-model gpt2 --speculate 3@0.7, ",

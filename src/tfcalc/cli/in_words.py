@@ -46,7 +46,7 @@ WORDS = {
     "second seconds price prices",
     "first": "ttft tpot itl prefill decode decoding generation",
     "flops": "flops flop macs",
-    "most": "longest largest biggest maximum max most fits fit",
+    "most": "longest largest biggest highest maximum max most limit fits fit",
     "shape": "layers layer heads shape width wide depth deep hidden d_model",
     "optimal": "chinchilla optimal compute-optimal",
     "runs": "run runs running",
@@ -59,6 +59,8 @@ WORDS = {
 TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, MEMORY, OF_ANY_MODEL = (
     frozenset(said.split()) for said in WORDS.values()
 )
+OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
+"""How options begin that only training has."""
 ADAPTERS, PARAMETERS = frozenset(("lora", "qlora")), frozenset(("parameters", "params", "parameter", "trainable"))
 NOT_PARAMETERS = BYTES | CARDS | TIMED | FLOPS
 """Words by which a question about an adapter is about more than its parameters."""
@@ -87,6 +89,8 @@ def contains(word: str, words: frozenset[str]) -> bool:
 
 ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("params --lora", lambda words: bool(words & ADAPTERS and words & PARAMETERS and words.isdisjoint(NOT_PARAMETERS))),
+    ("params --lora", lambda words: bool(words >= {"lora", "adapter"} and words.isdisjoint(NOT_PARAMETERS - {"size"}))),
+    ("flops --train", lambda words: bool("compute" in words and words & TRAINED and words.isdisjoint(TIMED | CARDS))),
     *((f"fit --{adapter}", partial(contains, adapter)) for adapter in ("qlora", "lora")),
     *((f"fit --method {method}", partial(contains, method)) for method in ("dpo", "grpo", "ppo")),
     ("flops --train", lambda words: bool(words & FLOPS and words & TRAINED)),
@@ -118,12 +122,15 @@ ONE_OF_MANY = "h100"
 ONE_TOKEN = "KV cache per token"
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
-TERMS = {"fit": ("activations", "gradients", "logits"), "serve": ("KV cache",)}
+TERMS = {"fit": ("activations", "gradients", "logits"), **dict.fromkeys(("serve", "memory --serve"), ("KV cache",))}
 """Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
 FEWEST = "serve --for gpus"
+SIZES = ("model shape", "multi-head attention", "GQA", "head dimension", "vocabulary")
+"""Concepts by whose names the sizes of a model are asked for, which everything at a glance tells."""
+NAMED_SIZES = frozenset(("heads", "head", "layers", "vocab"))
 PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
-GUESSING = frozenset(("draft", "drafter", "drafting", "speculative", "speculation", "speculating", "speculate"))
+GUESSING = frozenset("draft drafter drafting speculative speculation speculating speculate eagle medusa mtp".split())
 """Words of a question about a served model whose next tokens are guessed."""
 SPECULATE = "--speculate"
 HALVES = {GUESSES: ("how many tokens are guessed", "3"), ACCEPTED: ("how many of them are accepted", "0.7")}
@@ -195,7 +202,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         if concept is None or not (given or cards):
             return None
         explains = True
-    asked = Deciding(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
+    typed, of_memory = said[0].lower() == meant, any(BYTES_SAID.fullmatch(card) for card in cards)
+    asked = Deciding(lower, many, meant, typed=typed, cards=bool(cards), of_memory=of_memory, explains=explains)
     line, concept = _line(asked, rest, concept, given)
     if explains and concept is None:
         part = [word for word in rest if word and word.lower() not in FILLERS]
@@ -288,8 +296,8 @@ def _incomplete(words: Sequence[str]) -> str:
 class Deciding(NamedTuple):
     """Words that decide on the command: all in ``lower`` case, what "how many" asks about, and the first word.
 
-    The first stands for ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in
-    :func:`question_in`.
+    The first stands for ``meant``, and is ``typed`` where it is that command's own name. A card is named, which may be
+    an amount ``of_memory`` alone. ``explains`` is as in :func:`question_in`.
     """
 
     lower: frozenset[str]
@@ -297,6 +305,7 @@ class Deciding(NamedTuple):
     meant: str
     typed: bool
     cards: bool
+    of_memory: bool
     explains: bool
 
 
@@ -310,7 +319,7 @@ def _line(
     asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: list[tuple[str, str]]
 ) -> tuple[str, Concept | None]:
     """The command that answers, with the options that the question's words are; and the concept that it explains."""
-    lower, many, meant, typed, cards, explains = asked_by
+    lower, many, meant, typed, cards, of_memory, explains = asked_by
     slots = {slot for slot, _ in given}
     if concept is known()["6nd"] and "6nd" in lower:
         return "explain", concept
@@ -327,7 +336,9 @@ def _line(
     if lower & {"active", "activated"} and lower & PARAMETERS:
         return "explain", known()["activeparameters"]
     if many in CARDS and lower.isdisjoint(TRAINED | ADAPTERS):
-        return FEWEST, None
+        return ("memory --serve" if of_memory else FEWEST), None
+    if concept is not None and concept.name in SIZES and lower & NAMED_SIZES and not (given or cards or explains):
+        return "", None
     asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
     if asked == "flops" and any(is_run(*one) for one in given):
         asked = "flops --train"
@@ -340,7 +351,8 @@ def _line(
     if asked == "params" and FORMAT in slots and "weights" in lower:
         asked = "memory"
     least = LONGEST_CONTEXT if asked is None else RUN
-    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one, least) for one in given):
+    reads = any(is_run(*one, least) for one in given) or bool(slots & {"--samples", "--epochs", "--max-steps"})
+    if asked in (None, "serve") and lower.isdisjoint(SERVED) and reads:
         asked = "train"
     of_a_concept = (
         concept is not None
@@ -354,6 +366,8 @@ def _line(
         return (f"memory {mode}" if mode else "serve" if concept.opens.startswith("serve") else ""), None
     if asked is None and cards and FORMAT in slots:
         return "memory --serve", None
+    if asked is None and cards and any(way.startswith(OF_TRAINING) for way in ways_of_training(list(rest))):
+        asked = "fit"
     return (asked if asked is not None else "" if meant in ("overview", "gpus") else meant), None
 
 
@@ -453,10 +467,10 @@ def _of_no_model(
     if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | OF_ANY_MODEL):
         raise _of_a_size(said, size, meant)
     named = named_among(rest)
+    if len(cards) == 1 and lower & {"model", "models"} and lower & (MOST | RUNS):
+        raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
     if len(cards) != 1 or (named is not None and named.concept.name not in AT_A_GLANCE):
         return None
-    if "models" in lower:
-        raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
     return AskedInWords(("gpus", *cards), _with_digits(rest)) if lower.isdisjoint(OF_A_MODEL) else None
 
 
@@ -471,7 +485,7 @@ def _of_six_nd(size: str, rest: Sequence[str], lower: frozenset[str]) -> AskedIn
     given = list(amounts(others))
     given += [("--tokens", word) for word in others if by_name and SIZE_OF_RUN.fullmatch(word)]
     tokens = [value for slot, value in given if is_run(slot, value)]
-    if tokens and (by_name or lower & FLOPS):
+    if tokens and (by_name or lower & FLOPS or ("compute" in lower and lower.isdisjoint(OPTIMAL))):
         left = [value for _, value in given if value != tokens[0]]
         left += [word for word in _with_digits(others) if word not in tokens and concept_of(word) is not known()["6nd"]]
         return AskedInWords(("design", size, "--tokens", tokens[0]), tuple(left))
@@ -542,6 +556,21 @@ def joined(words: Sequence[str]) -> list[str]:
         if name := _model(words[:last]):
             return [name, *words[last:]]
     return list(words)
+
+
+def solved_for(words: Sequence[str]) -> AskedInWords | None:
+    """The question of a condition with the size behind it, in words; None where there is no "for".
+
+    >>> solved_for("params = 7B for layers with d_model 4096".split()).line
+    ('solve', 'params = 7B', '--for', 'layers', '--d-model', '4096')
+    """
+    place = next((place for place, word in enumerate(words) if word.lower() == "for"), len(words))
+    condition, (sought, *more) = " ".join(words[:place]), words[place + 1 :] or [""]
+    if not (condition and sought):
+        return None
+    models, rest = _found(in_one_spelling([word.strip(MARKS) for word in more]), _model)
+    given = [part for one in amounts(rest) for part in one]
+    return AskedInWords(("solve", condition, *models, "--for", sought, *given), _with_digits(rest))
 
 
 def in_one_piece(words: Sequence[str]) -> list[str]:

@@ -181,7 +181,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     said = " ".join(said).split()
     if called == "gpus" and said and all(map(_catalog().is_known, said)):
         return ["fit", *said, "--serve", *options]
-    if called == first == "solve" and not re.search(COMPARISON, "".join(said)):
+    if called == first == "solve" and sum(map(len, said)) <= MOST_LETTERS:
         return _solved_in_words(said, options)
     if called == first == "why" and said and said[0].lower() in OF_A_QUESTION and sum(map(len, said)) <= MOST_LETTERS:
         named = _words().in_one_piece(said)
@@ -211,8 +211,11 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
 def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] | None:
     """The line of ``solve`` with words in the place of a condition: the largest size on a card, or the best shape."""
     cards = [card for option, card in pairwise(options) if option == "--gpu"]
-    if not said or "--for" in options or sum(map(len, said)) > MOST_LETTERS:
+    if not said or "--for" in options:
         return None
+    if re.search(COMPARISON, "".join(said)):
+        asked = _words().solved_for(said)
+        return [*_understood(asked), *options] if asked else None
     question = _words().question_in(["largest", *said, *cards])
     if question is None or not {"--gpu", "longest sequence", "design"} & set(question.line):
         return None

@@ -22,7 +22,9 @@ RATE = "--tokens-per-second"
 GUESSES, ACCEPTED = "--guesses", "--accepted"
 """Tokens that a draft guesses in a step, and the share of them that is accepted: both are --speculate."""
 
-BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len"))
+BESIDE = frozenset(
+    "of a an size length window with at is tokens len concurrent simultaneous parallel".split()  # requests
+)
 """Words between an amount and what it is of."""
 APART = frozenset(("with", "at"))
 """Those that begin something else behind an amount."""
@@ -53,7 +55,9 @@ AMOUNTS = {
     **dict.fromkeys(("rank", "r"), "--lora"),
     **{degree: f"--{degree}" for degree in ("tp", "pp", "cp", "ep")},
     "tokens/s": RATE,
-    **dict.fromkeys(("guesses", "guessed", "draft", "drafted", "speculative"), GUESSES),
+    **dict.fromkeys(
+        ("guess", "guesses", "guessed", "draft", "drafts", "drafted", "speculate", "speculative", "speculated"), GUESSES
+    ),
     **dict.fromkeys(("acceptance", "accepted"), ACCEPTED),
     **{word: option for word, option in COUNTED.items() if option not in ("--tokens",)},
 }
