@@ -124,6 +124,7 @@ ANSWERED = {
     "gpt-4": "not published",
     "energy gpt2 --tokens 1T": "no watts of GPUs are known here",
     "train gpt2 --tokens 1M --gpu t4 --watts 70": "no watts of GPUs are known here",
+    "flops --params 7B --tokens 2T": "a line of tfcalc design 7B --tokens 2T",
     "mixtral-8x7b --active-params": "tfcalc params MODEL --active",
     "memory gpt2-xl --draft gpt2": "it is an option of serve",
     "serve gpt2-xl --speculative": "type --speculate 3@0.7",

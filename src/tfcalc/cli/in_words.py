@@ -130,7 +130,9 @@ SIZES = ("model shape", "multi-head attention", "GQA", "head dimension", "vocabu
 NAMED_SIZES = frozenset(("heads", "head", "layers", "vocab"))
 PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
-GUESSING = frozenset("draft drafter drafting speculative speculation speculating speculate eagle medusa mtp".split())
+GUESSING = frozenset(
+    ("draft", "drafter", "drafting", "speculative", "speculation", "speculating", "speculate", "eagle", "medusa", "mtp")
+)
 """Words of a question about a served model whose next tokens are guessed."""
 SPECULATE = "--speculate"
 HALVES = {GUESSES: ("how many tokens are guessed", "3"), ACCEPTED: ("how many of them are accepted", "0.7")}
@@ -571,6 +573,18 @@ def solved_for(words: Sequence[str]) -> AskedInWords | None:
     models, rest = _found(in_one_spelling([word.strip(MARKS) for word in more]), _model)
     given = [part for one in amounts(rest) for part in one]
     return AskedInWords(("solve", condition, *models, "--for", sought, *given), _with_digits(rest))
+
+
+def of_no_model(word: str) -> list[str]:
+    """The words that a first word stands for: a part or a concept is explained, hyphens part words of a question.
+
+    >>> of_no_model("softmax"), of_no_model("finetune-cost"), of_no_model("nosuch-cost")
+    (['explain', 'softmax'], ['finetune', 'cost'], [])
+    """
+    if word.lower() in PARTS or concept_of(word) is not None:
+        return ["explain", word]
+    apart = word.split("-")
+    return apart if len(apart) > 1 and KNOWN.issuperset(part.lower() for part in apart) else []
 
 
 def in_one_piece(words: Sequence[str]) -> list[str]:

@@ -120,6 +120,8 @@ def _overview(asked: list[str]) -> int:
         if not known:
             _catalog().preset(asked[0])
     except UnknownModel as error:
+        if words := _words().of_no_model(asked[0]):
+            return _run([*words, *asked[1:]])
         raise _slip(asked[0], error) from None
     try:
         return _typed_as(OVERVIEW, asked)
@@ -180,7 +182,8 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     first, *said = words or [""]
     said = " ".join(said).split()
     if called == "gpus" and said and all(map(_catalog().is_known, said)):
-        return ["fit", *said, "--serve", *options]
+        served = ["--serve"] * (not any(word.startswith(OF_A_PLAN) for word in options))
+        return ["fit", *said, *served, *options]
     if called == first == "solve" and sum(map(len, said)) <= MOST_LETTERS:
         return _solved_in_words(said, options)
     if called == first == "why" and said and said[0].lower() in OF_A_QUESTION and sum(map(len, said)) <= MOST_LETTERS:
@@ -216,8 +219,10 @@ def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] |
     if re.search(COMPARISON, "".join(said)):
         asked = _words().solved_for(said)
         return [*_understood(asked), *options] if asked else None
-    question = _words().question_in(["largest", *said, *cards])
-    if question is None or not {"--gpu", "longest sequence", "design"} & set(question.line):
+    apart = [part for word in said for part in (word.split("-") if word.lower() in ALIASES else [word])]
+    question = _words().question_in(["largest", *apart, *cards])
+    on_a_card = question is not None and question.line[:1] == ("memory",) and "--gpu" in question.line
+    if question is None or not (on_a_card or {"longest sequence", "design"} & set(question.line)):
         return None
     rest = [word for before, word in zip(("", *options), options, strict=False) if "--gpu" not in (before, word)]
     return [*_understood(question), *rest]

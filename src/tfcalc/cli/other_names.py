@@ -268,13 +268,20 @@ OF_A_CLASS = (
     "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
 )
 OF_ALL_COPIES = "type --batch, the sequences of each GPU at once, and --grad-accum, how often a step adds them"
+OF_A_NUMBER = "6ND of parameters without a model is a line of tfcalc design 7B --tokens 2T"
 OF_COMMAND = {
     "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
     "params": {
         "--budget": "--max",
         "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
     },
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--block-size": "--seq"},
+    "flops": {
+        "--params": OF_A_NUMBER,
+        "--budget": "--max",
+        "--tp": ALL_GPUS,
+        "--pp": ALL_GPUS,
+        "--block-size": "--seq",
+    },
     "train": {
         "--hours": HOURS,
         "--days": HOURS,
@@ -294,7 +301,7 @@ OF_COMMAND = {
     "models": {"--moe": NAMES},
     "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
-    "explain": {"--context": "why finds the length of a cache itself: leave it out"},
+    "explain": {"--params": OF_A_NUMBER, "--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "

@@ -22,9 +22,9 @@ RATE = "--tokens-per-second"
 GUESSES, ACCEPTED = "--guesses", "--accepted"
 """Tokens that a draft guesses in a step, and the share of them that is accepted: both are --speculate."""
 
-BESIDE = frozenset(
-    "of a an size length window with at is tokens len concurrent simultaneous parallel".split()  # requests
-)
+BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len")) | {
+    *("concurrent", "simultaneous", "parallel"),  # requests
+}
 """Words between an amount and what it is of."""
 APART = frozenset(("with", "at"))
 """Those that begin something else behind an amount."""

@@ -155,9 +155,7 @@ MEANT = {
     "explain kv": "kv kvcache kv-cache kv_cache cache",
     "explain activations": "activations activation",
     "explain gradients": "gradients gradient",
-    "explain 6nd": "6nd",
-    "explain energy": "energy power watts kwh electricity carbon co2 emissions",
-    "explain contextlength": "context-length context-window context-limit",
+    "explain contextlength": "context-length context-window context-limit context ctx",
     "shapes": "tensors intermediates",
     "solve": "invert solver",
     "design": "shape designs",
@@ -272,10 +270,12 @@ def _of_active(rest: Sequence[str]) -> list[str] | None:
 
     >>> _of_active(["--active", "mixtral-8x7b"]), _of_active(["--experts", "8", "--active", "2"])
     (['explain', 'params.active_params', 'mixtral-8x7b'], None)
+    >>> _of_active([]) is None
+    True
     """
     switches = [
         place
-        for place, (word, behind) in enumerate(zip(rest, (*rest[1:], ""), strict=True))
+        for place, (word, behind) in enumerate(zip(rest, (*rest[1:], ""), strict=False))
         if word in ACTIVE or (word == "--active" and not behind[:1].isdigit())
     ]
     more = [word for place, word in enumerate(rest) if place not in switches]
@@ -368,6 +368,8 @@ def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     command = ALIASES[word].split()
     if command == OF_LENGTH and "--gpu" in _values(rest):
         return ["fit", "--serve"]
+    if command[0] == "serve" and any(option in ("--train", "--lora", "--qlora") for option in rest):
+        return ["fit" if len(command) > 1 else "train"]
     about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)
     if about_run and (word in WITH_TOKENS or command[0] in WITH_TOKENS):
         return ["train", *command[1:]]
