@@ -117,6 +117,12 @@ SAME = {
     "vocab size of gpt2": "overview gpt2",
     "does 8 bit adam help for gpt2 on a t4": "fit gpt2 --optimizer adamw-8bit --gpu t4",
     "adapter size of lora rank 32 for gpt2": "params gpt2 --lora 32",
+    "parameters of lora r=8 on q_proj and v_proj of llama 2 7b": "params llama-2-7b --lora 8 "
+    "--lora-targets q_proj,v_proj",
+    "6ND for a 13b on 1T tokens": "design 13b --tokens 1T",
+    "chinchilla loss of 7b on 2T tokens": "design 7b --tokens 2T",
+    "compute optimal for 500 dollars on h100": "design --budget-usd 500 --gpu h100",
+    "context limit of gpt2": "explain 'context length' gpt2",
     "compute to train gpt2 on 10B tokens": "flops gpt2 --train --tokens 10B",
     "speculate 5 tokens at 60% acceptance with gpt2 on a t4": "serve gpt2 --gpu t4 --speculate 5@60%",
     "solve params=1B for layers in llama 3 8b": "solve params=1B llama-3-8b --for layers",

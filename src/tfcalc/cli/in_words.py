@@ -76,6 +76,8 @@ LONGEST_QUESTION = 100
 BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
 BEFORE = MARKS.replace(".", "")
 """Marks before a word: a path may begin with a dot."""
+ADAPTED = re.compile(r"[a-z]\w*_proj(,[a-z]\w*)*|all-linear", re.ASCII)
+"""Matrices that LoRA adapts, by their names."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
@@ -403,6 +405,9 @@ def _with_options(
             options[adapters] = options.pop("--lora")
     if first:
         has = _flags_of(first, concept)
+        adapted = ",".join(dict.fromkeys(word for word in rest if ADAPTED.fullmatch(word)))
+        if adapted:
+            options["--lora-targets"] = adapted
         kind = next((word.lower() for word in rest if word.lower() in KINDS), "")
         if kind and options and not models and first == "explain":
             options["--kind"] = kind.removesuffix("-only")
@@ -458,6 +463,11 @@ def _of_no_model(
     size = next((word for word in rest if SIZE.fullmatch(word) and not _is_of_tokens(rest, word)), "")
     if size and (answer := _of_six_nd(size, rest, lower)) is not None:
         return answer._replace(left=(*cards, *answer.left))
+    given = dict(amounts(list(rest)))
+    if lower & OPTIMAL and "--price" in given:
+        return AskedInWords(("design", "--budget-usd", given["--price"], *(("--gpu", *cards) if cards else ())), ())
+    if size and is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
+        return AskedInWords(("design", size, "--tokens", given["--tokens"]), tuple(cards))
     if size and (many == "tokens" or lower & OPTIMAL):
         return AskedInWords(("design", "--compute", f"{compute_of(parse_count(size)):.4g}"), ())
     if lower & OPTIMAL and (amount := next(filter(AMOUNT.fullmatch, rest), "")):

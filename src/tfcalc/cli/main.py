@@ -20,6 +20,7 @@ from tfcalc.cli.commands import (
     KV,
     OF_SERVERS,
     OVERVIEW,
+    PREPOSITIONS,
     as_meant,
     behind,
     command,
@@ -131,8 +132,6 @@ def _overview(asked: list[str]) -> int:
 
 OF_A_SENTENCE = 4
 """Words before the first option that are a question, whatever the first of them is."""
-PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
-"""Words that no command line has, so that one with them is a question."""
 PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
 MOST_LETTERS = 400
@@ -198,7 +197,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
-        if first != called and question is not None and "--gpu" in question.line:
+        if first != called and (question is None or "--gpu" in question.line):
             question = _words().question_in(words)
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))

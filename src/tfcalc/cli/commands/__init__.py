@@ -191,6 +191,8 @@ COUNTED = {
 INTERROGATIVES = "how what which will would can could does do is are should where when who i my what's whats"
 ASKING = frozenset(INTERROGATIVES.split())
 """First words of a question."""
+PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
+"""Words that no command line has, so that one with them is a question."""
 OF_TEXT = ("explain", "why", "check", "solve", "formula", "sweep", "plot", "help")
 """Commands that read words of their own."""
 LENGTH = r"\d+[kKmM]i?"
@@ -233,7 +235,7 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         if words[0].lower() == RUN:
             behind = [*behind, *_as_ollama(behind)]
         words = _optimal(behind) if meant == OPTIMAL else [*meant, *behind]
-    if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING:
+    if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING and PREPOSITIONS.isdisjoint(words):
         words = list(_counted(words))
     command, *rest = words or [""]
     match command:
