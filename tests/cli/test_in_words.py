@@ -123,6 +123,15 @@ SAME = {
     "chinchilla loss of 7b on 2T tokens": "design 7b --tokens 2T",
     "compute optimal for 500 dollars on h100": "design --budget-usd 500 --gpu h100",
     "context limit of gpt2": "explain 'context length' gpt2",
+    "chinchilla optimal size for 1T tokens": "design --compute 3e23",
+    "how big a model can I train on 1e23 flops": "design --compute 1e23",
+    "tok/s gpt2-xl q4 on a t4": "serve gpt2-xl --weights q4_k_m --gpu t4",
+    "what's the longest prompt gpt2 can take on a t4": "memory gpt2 --serve --gpu t4",
+    "number of t4 for gpt2": "serve gpt2 --for gpus --gpu t4",
+    "smallest gpu for gpt2 in int4": "fit gpt2 --serve --weights int4",
+    "design a 1B model for 100B tokens": "design 1B --tokens 100B",
+    "cost-per-token gpt2 --gpu t4": "serve gpt2 --gpu t4",
+    "attention-flops gpt2 --seq 512": "explain attention --of flops gpt2 --seq 512",
     "compute to train gpt2 on 10B tokens": "flops gpt2 --train --tokens 10B",
     "speculate 5 tokens at 60% acceptance with gpt2 on a t4": "serve gpt2 --gpu t4 --speculate 5@60%",
     "solve params=1B for layers in llama 3 8b": "solve params=1B llama-3-8b --for layers",
@@ -171,6 +180,9 @@ REFUSED = {
     "type tfcalc design 7b --tokens 2T, which leaves it out",
     "6nd of a 7b on 2T tokens at batch 4": "'4' in the question is not understood; type tfcalc design 7b --tokens 2T",
     "which model fits on 16gb at 4 bit": "a question is about one model; tfcalc fit MODEL --gpu 16gb",
+    "gpt2-xl on a t4 with a 1b draft": "type tfcalc serve gpt2-xl --gpu t4 --draft-model llama-3.2-1b "
+    "--speculate 3@0.7, ",
+    "how many kilowatt hours for 1B tokens of gpt2": "no watts of GPUs are known here",
     "watts of a 4090": "no watts of GPUs are known here",
     "does a draft of gpt2 help gpt2-xl on a t4": "how many tokens are guessed and how many of them are accepted; "
     "type tfcalc serve gpt2-xl --gpu t4 --draft-model gpt2 --speculate 3@0.7, ",
@@ -215,6 +227,7 @@ def test_a_config_is_named_by_its_path(tfcalc: Program, tmp_path: Path, monkeypa
     for name in ("./Config.json", "Config.json", str(folder / "config.json"), "configs/llama-2-8-bit"):
         for before in ("kv cache of", "how big is the kv cache of my model,"):
             assert tfcalc(f"{before} {name}, at 1k?", "-q").stdout == f"{cache}\n", (before, name)
+    assert tfcalc("why", *f"does ./Config.json have {PARAMS_7B} parameters".split(), "-q").stdout == f"{PARAMS_7B}\n"
     assert tfcalc("fit", "Config.json", "on", "24GB").stdout.startswith("DOES NOT FIT")
     assert "×1.00" in tfcalc("compare", "Config.json", "and", "llama", "2", "7b").stdout
 

@@ -19,6 +19,7 @@ from tfcalc.cli.said import (
     FORMAT,
     GUESSES,
     LENGTH,
+    LIKE,
     LONGEST_CONTEXT,
     PROMPT,
     RATE,
@@ -67,7 +68,9 @@ NOT_PARAMETERS = BYTES | CARDS | TIMED | FLOPS
 NEEDED = frozenset(("need", "needed", "needs", "require", "required", "requires"))
 OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
 """Words by which a question about a card is about a model on it."""
-KNOWN = frozenset().union(*(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS)
+KNOWN = frozenset(("per", "token", "tokens")).union(
+    *(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS
+)
 """Words that are no name of a model."""
 LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
@@ -107,14 +110,16 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("train", lambda words: bool("hours" in words and words & CARDS)),
     ("memory --serve", lambda words: bool(words & SERVED and words & MEMORY and words.isdisjoint(TIMED | CARDS))),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
-    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
+    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which", "smallest", "cheapest"})),
     ("memory", lambda words: bool("weights" in words and words & BYTES)),
     ("params", lambda words: bool(words & {"parameters", "params", "weights"})),
 )
 """The command that a question asks for, by its words; one without any of these asks for everything at a glance."""
+LARGEST = frozenset(("batch", "sequence", "context", "concurrency", "prompt"))
+"""Words for the sizes of a workload of which the largest is asked for."""
 ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("memory --train", lambda words: bool(words & MOST and words & {"batch", "sequence"} and words.isdisjoint(SERVED))),
-    ("memory --serve", lambda words: bool(words & MOST and words & {"batch", "sequence", "context", "concurrency"})),
+    ("memory --serve", lambda words: bool(words & MOST and words & LARGEST)),
     ("fit --serve", lambda words: bool(words & RUNS and words.isdisjoint(TRAINED | SERVED | TIMED))),
     ("serve", lambda words: bool(words & FIRST)),
 )
@@ -246,7 +251,9 @@ def _with_guesses(models: Sequence[str], cards: Sequence[str], rest: list[str]) 
     line = (*asked.line, *(part for name in draft for part in ("--draft-model", name)))
     if SPECULATE in asked.line:
         return AskedInWords(line, asked.left)
-    halves = dict(given)
+    halves, sizes = dict(given), [word for word in rest if SIZE.fullmatch(word)]
+    if not draft and sizes and (usual_draft := a_model_of(sizes[0].lower())):
+        line = (*line, "--draft-model", usual_draft)
     missing = [words for slot, (words, _) in HALVES.items() if slot not in halves]
     usual = "@".join(halves.get(slot, such) for slot, (_, such) in HALVES.items())
     remedy = f"type tfcalc {shlex.join((*line, SPECULATE, usual))}, the tokens @ the share of them"
@@ -468,11 +475,15 @@ def _of_no_model(
         return AskedInWords(("design", "--budget-usd", given["--price"], *(("--gpu", *cards) if cards else ())), ())
     if size and is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
         return AskedInWords(("design", size, "--tokens", given["--tokens"]), tuple(cards))
+    if is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
+        params = parse_count(given["--tokens"]) / TOKENS_A_PARAMETER
+        return AskedInWords(("design", "--compute", f"{compute_of(params):.4g}"), tuple(cards))
     if size and (many == "tokens" or lower & OPTIMAL):
         return AskedInWords(("design", "--compute", f"{compute_of(parse_count(size)):.4g}"), ())
-    if lower & OPTIMAL and (amount := next(filter(AMOUNT.fullmatch, rest), "")):
+    amount = next(filter(AMOUNT.fullmatch, rest), "")
+    if amount and (lower & OPTIMAL or ("model" in lower and lower & FLOPS and lower & TRAINED and not size)):
         return AskedInWords(("design", "--compute", amount), ())
-    if size and lower & OF_A_SHAPE:
+    if size and (lower & OF_A_SHAPE or meant == "design"):
         others = [word for word in rest if word != size]
         shape = _with_options(f"design {size}", None, (), (), others, list(amounts(others)))
         return shape._replace(left=(*cards, *shape.left))
@@ -593,19 +604,21 @@ def of_no_model(word: str) -> list[str]:
     """
     if word.lower() in PARTS or concept_of(word) is not None:
         return ["explain", word]
-    apart = word.split("-")
-    return apart if len(apart) > 1 and KNOWN.issuperset(part.lower() for part in apart) else []
+    apart = word.lower().split("-")
+    return apart if len(apart) > 1 and all(part in KNOWN or part in PARTS for part in apart) else []
 
 
-def in_one_piece(words: Sequence[str]) -> list[str]:
-    """The words of a sentence with each model's name in one piece, where it was typed apart.
+def in_one_piece(words: Sequence[str]) -> tuple[str, ...]:
+    """A sentence with each model's name in one piece, where it was typed apart; a path alone is behind it.
 
-    >>> in_one_piece("why has deepseek v3 a small cache".split())
-    ['why', 'has', 'deepseek-v3', 'a', 'small', 'cache']
+    >>> in_one_piece("has deepseek v3 a small cache".split())
+    ('has deepseek-v3 a small cache',)
     """
     models, rest = _found(words, _model)
-    named = {place: name for name, place in models.items()}
-    return [named.get(place, word) for place, word in enumerate(rest) if word or place in named]
+    paths = [name for name in models if is_a_path(name)]
+    named = {place: name for name, place in models.items() if paths != [name]}
+    sentence = " ".join(named.get(place, word) for place, word in enumerate(rest) if word or place in named)
+    return (sentence, *paths) if len(paths) == len(models) == 1 else (sentence,)
 
 
 def models_in(words: Sequence[str]) -> list[str]:
@@ -640,6 +653,8 @@ def _model(words: Sequence[str]) -> str:
     """The name of a model in these words, or its path; "" of other words, those that are a file's name too."""
     if len(words) == 1 and is_a_path(words[0]):
         return words[0]
+    if len(words) > 1 and words[-1].lower() in LIKE:
+        return ""
     name = "-".join(words).lower() if len(words) > 1 else words[0]
     known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
     if not known or is_path(name) or any(map(is_known, words[1:])):

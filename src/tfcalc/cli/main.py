@@ -122,7 +122,7 @@ def _overview(asked: list[str]) -> int:
             _catalog().preset(asked[0])
     except UnknownModel as error:
         if words := _words().of_no_model(asked[0]):
-            return _run([*words, *asked[1:]])
+            return (_run if words[0] == "explain" else _asked_in_words)([*words, *asked[1:]])
         raise _slip(asked[0], error) from None
     try:
         return _typed_as(OVERVIEW, asked)
@@ -187,7 +187,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
         return _solved_in_words(said, options)
     if called == first == "why" and said and said[0].lower() in OF_A_QUESTION and sum(map(len, said)) <= MOST_LETTERS:
         named = _words().in_one_piece(said)
-        return [called, " ".join(named), *options] if named != said else None
+        return [called, *named, *options] if named != (" ".join(said),) else None
     if not said or (called != "explain" and behind(words) < 2):
         return None
     if re.fullmatch(PATH_OF_A_NUMBER, said[0]) and not said[0].endswith(".json"):

@@ -77,6 +77,7 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\w.,]*) ?tok(?:en)?s? ?(?:/|per) ?s(?:ec(?:ond)?)?\b", r"\1 tokens/s"),
         (r"(?<![\w.])(\d[\d.]*[km]?)-(tokens?|context|gpus?|users?)\b", r"\1 \2"),
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
+        (r"\bnumber of\b", "how many"),
         (r"\bcosts? more than\b", "outweigh"),
         (r"\bhow (?:long|large|big|much|high) (?:of )?(?:an? )?(context|prompt|sequence|batch)\b", r"largest \1"),
         (r"(\$\d[\d.]*) ?(?:(?:/|per|an?) ?(?:gpu[ -]?)?(?:h|hr|hour)s?)+\b", r"\1"),
@@ -185,7 +186,8 @@ def _amount(words: list[str], place: int) -> Iterator[tuple[str, str]]:
         behind = place
     of_what = next((at for at in (behind, before) if words[at].lower() in AMOUNTS), place)
     amount = words[place]
-    if option := AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else ""):
+    option = AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else "")
+    if option and not (option == GUESSES and not amount.isdigit()):
         first, last = sorted((place, of_what if of_what != place else place + of_tokens))
         words[first : last + 1] = [""] * (last + 1 - first)
         yield option, amount
@@ -264,6 +266,8 @@ def option_of(slot: str, value: str, line: str) -> str:
     command = line.partition(" ")[0].partition(".")[0]
     served = "--serve" in line or command == "serve"
     trains = not served and ("--train" in line or command in ("fit", "train", "plan", "ranks"))
+    if command == "design":
+        return ELSEWHERE.get(slot, slot) if slot != "--tokens" else slot
     if slot == FORMAT and trains and value in (*COMPUTED, "fp8"):
         return "--precision"
     if slot == "--tokens" and trains and not is_run(slot, value):
