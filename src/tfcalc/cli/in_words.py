@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.catalog import index, is_known, is_path, parts, preset
+from tfcalc.catalog import index, is_known, is_path, parts, preset, sizes
 from tfcalc.catalog import meant as meant_by
 from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, TOKENS_A_PARAMETER, command, compute_of
 from tfcalc.cli.said import (
@@ -242,17 +242,17 @@ def _with_guesses(models: Sequence[str], cards: Sequence[str], rest: list[str]) 
 
     Raises UsageError where it does not say how many are guessed, and how many of them are accepted.
     """
-    listed = index()
+    listed = {name: size for name, size, _ in sizes()}
     if all(name in listed for name in models):
-        models = sorted(models, key=lambda name: listed[name].total_params, reverse=True)
+        models = sorted(models, key=listed.__getitem__, reverse=True)
     model, *draft = models
     given = list(_with_share(amounts(rest)))
     asked = _with_options("serve", None, [model], cards, rest, [one for one in given if one[0] not in HALVES])
     line = (*asked.line, *(part for name in draft for part in ("--draft-model", name)))
     if SPECULATE in asked.line:
         return AskedInWords(line, asked.left)
-    halves, sizes = dict(given), [word for word in rest if SIZE.fullmatch(word)]
-    if not draft and sizes and (usual_draft := a_model_of(sizes[0].lower())):
+    halves, size = dict(given), next(filter(SIZE.fullmatch, rest), "")
+    if not draft and size and (usual_draft := a_model_of(size.lower())):
         line = (*line, "--draft-model", usual_draft)
     missing = [words for slot, (words, _) in HALVES.items() if slot not in halves]
     usual = "@".join(halves.get(slot, such) for slot, (_, such) in HALVES.items())

@@ -227,7 +227,7 @@ class Explained(Answer):
         return f"all of {self.path}" if self.own else self.known_as.whole
 
     def from_others(self) -> Way:
-        """How the concept's number follows from the total, or from the items that are it."""
+        """Return the rule by which the concept's number follows from the total, or from the items that are it."""
         assert self.known_as is not None
         unit, times = getattr(self, "unit", ""), self.known_as.times
         whole = f"total_{unit}" if unit else "value"

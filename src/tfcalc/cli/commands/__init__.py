@@ -271,7 +271,7 @@ def _of_active(rest: Sequence[str]) -> list[str] | None:
     """The command line that counts the parameters a token uses; None where they are not asked for.
 
     >>> _of_active(["--active", "mixtral-8x7b"]), _of_active(["--experts", "8", "--active", "2"])
-    (['explain', 'params.active_params', 'mixtral-8x7b'], None)
+    (['explain', 'activeparameters', 'mixtral-8x7b'], None)
     >>> _of_active([]) is None
     True
     """
@@ -281,7 +281,7 @@ def _of_active(rest: Sequence[str]) -> list[str] | None:
         if word in ACTIVE or (word == "--active" and not behind[:1].isdigit())
     ]
     more = [word for place, word in enumerate(rest) if place not in switches]
-    return ["explain", "params.active_params", *more] if switches else None
+    return ["explain", "activeparameters", *more] if switches else None
 
 
 OF_A_NUMBER = 2
@@ -324,7 +324,7 @@ TOKENS_A_PARAMETER = 20
 
 
 def compute_of(params: float) -> float:
-    """FLOPs that train so many parameters on twenty tokens for each: 6 · N · 20N (arXiv 2203.15556).
+    """FLOPs that train this many parameters on twenty tokens for each: 6 · N · 20N (arXiv 2203.15556).
 
     >>> compute_of(10**9)
     1.2e+20
