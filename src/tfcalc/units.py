@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+IN_WORDS = {"thousand": "k", "million": "M", "mn": "M", "mio": "M", "billion": "B", "bn": "B", "trillion": "T"}
+"""Prefixes as people write them out."""
 IEC = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}

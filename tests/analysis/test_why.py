@@ -194,6 +194,18 @@ def test_a_workload_is_of_flops_and_cache() -> None:
     assert why("1 GiB", model, "cache", Workload(seq_len=8192)).answer == 8192 * 2 * 32 * 8 * 128 * 2
 
 
+def test_a_size_of_the_model_is_no_count(tfcalc: Program) -> None:
+    """By Llama 3.1 8B's config.json; a norm has as many parameters as the model is wide."""
+    sizes = {131_072: "context", 4096: "hidden size", 14_336: "ffn size", 128_256: "vocab size", 8: "kv heads"}
+    for size, name in sizes.items():
+        title = tfcalc("why", f"{size}", "llama-3.1-8b").stdout.splitlines()[0]
+        assert title == f"{size} is a size of the model: {name}"
+    found = json.loads(tfcalc("why", "4096", "llama-3.1-8b", "--json").stdout)["reasons"]
+    assert [(one["unit"], one["exact_value"]) for one in found] == [("size", 4096), ("params", 4096)]
+    assert tfcalc(*found[0]["command"].split()[1:], "-q").stdout == "4096\n"
+    assert not why("14336", load("llama-3.1-8b"), "params", called="llama-3.1-8b").found
+
+
 def test_bytes_say_both_units() -> None:
     """The 80 GB of a card: 79.9 GB are 74.4 GiB, and 79.9 GiB are 85.8 GB."""
     assert why("79.9GB", load("llama-3-8b")).notes == ("79.9GB is 74.4 GiB (2^30 bytes), and 79.9 GB (10^9 bytes)",)

@@ -269,6 +269,21 @@ def test_the_number_of_a_concept_is_its_own_or_says_what_it_is_of(tfcalc: Progra
     assert "2ND: " in tfcalc("explain", "2ND", "gpt2").stdout
 
 
+def test_json_says_the_concepts_number_and_what_another_total_is_of(tfcalc: Program) -> None:
+    for name, value in OWN.items():
+        said = json.loads(tfcalc("explain", name, "--json").stdout)
+        assert (said["concept_value"], said["concept_of"]) == (value, f"all of {said['path']}"), name
+        assert value < number(json.dumps(said))
+    tokens = json.loads(tfcalc("explain", "tokens per parameter", "--json").stdout)
+    assert (tokens["concept_value"], tokens["total_params"]) == (20 * LLAMA, LLAMA)
+    assert "20 times" in tokens["concept_of"]
+    cache, flash = (json.loads(tfcalc("explain", name, "--json").stdout) for name in ("KV cache", "flash attention"))
+    assert (cache["concept_value"], cache["concept_of"]) == (BY_HAND["KV cache"], "")
+    assert flash["concept_of"] == "all that a step with it saves for backward"
+    opened = json.loads(tfcalc("explain", "explain.concept_value", "softmax", "--json").stdout)
+    assert (opened["value"], [term["path"] for term in opened["terms"]]) == (OWN["softmax"], ["explain.items.3.flops"])
+
+
 def test_the_library_knows_concepts() -> None:
     assert number(explain("KV cache", "llama-3.1-8b").to_json()) == 2 * L * KV * D * 2 * 8192
     with pytest.raises(UsageError, match="sampling: "):

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import Program
+from tfcalc.catalog import preset
 
 LLAMA_8B, LLAMA_70B = 2 * 32 * 8 * 128, 2 * 80 * 8 * 128
 """Numbers that a token has in the cache: keys and values of each layer's KV heads of 128, by the published configs."""
-PARAMS_70B = 70_553_706_496
+PARAMS_70B, PARAMS_7B = 70_553_706_496, 6_738_415_616
+ACTIVE_MIXTRAL = 12_879_925_248
+"""Of a token, by tests/oracle."""
 VALUES = {
     "kv cache of qwen2.5 7b at 32k": 2 * 28 * 4 * 128 * 2 * 32_768,
     "kv cache size of llama 3.1 70b at 128k": LLAMA_70B * 2 * 131_072,
@@ -30,6 +34,17 @@ VALUES = {
     "gradients of llama 3.1 70b in fp32": 4 * PARAMS_70B,
     "explain kv cache of llama 3.1 70b at 128k": LLAMA_70B * 2 * 131_072,
     "explain ffn llama 3 8b": 3 * 4096 * 14_336,
+    "6nd for llama 2 7b with 2T tokens": 6 * PARAMS_7B * 2 * 10**12,
+    "how many flops is 6ND for llama 2 7b on 300 billion tokens": 6 * PARAMS_7B * 3 * 10**11,
+    "6nd llama-2-7b --tokens 2T": 6 * PARAMS_7B * 2 * 10**12,
+    "how many parameters of mixtral 8x7b are active per token": ACTIVE_MIXTRAL,
+    "params --active mixtral-8x7b": ACTIVE_MIXTRAL,
+    "params mixtral-8x7b --active-only": ACTIVE_MIXTRAL,
+    "how many parameters does lora rank 16 add to llama 3 8b": 41_943_040,  # as peft prints with all-linear
+    "chinchilla llama-2-7b": 20 * PARAMS_7B,
+    "context-length llama-3.1-8b": 131_072,
+    "when does attention cost more than the ffn in llama 3 8b": (3 * 14_336 - 2 * 4096 - 2 * 1024) // 2,  # tokens
+    "why does deepseek v3 have a small kv cache": 61 * (512 + 64) * 2 * 8192,
     "kv-cache llama-3.1-70b --kv-cache-dtype fp8": LLAMA_70B * 8192,
     "kv-cache meta-llama/Llama-3.1-70B-Instruct --max-model-len 128k --kv-cache-dtype fp8": LLAMA_70B * 131_072,
 }
@@ -82,6 +97,66 @@ SAME = {
     "chinchilla optimal for a 400M model": "design --compute 1.92e19",
     "what is the ridge point of an a100": "explain roofline --gpu a100",
     "vram of a 4090": "gpus rtx-4090",
+    "how many flops to train a 7b on 2T tokens": "design 7b --tokens 2T",
+    "6nd 7b 2T": "design 7b --tokens 2T",
+    "flops of gpt2 on 10 billion tokens": "flops gpt2 --train --tokens 10B",
+    "what hidden size for 350M params with 24 layers": "design 350M --layers 24",
+    "how many parameters in a 12 layer 768 hidden decoder": "explain 'parameter count' --layers 12 --d-model 768 "
+    "--kind decoder",
+    "how many gpu hours for gpt2 on 10B tokens": "train gpt2 --tokens 10B",
+    "how long a context can I run with gpt2 on a t4": "memory gpt2 --serve --gpu t4",
+    "largest batch for serving gpt2 on a t4 with 512 context": "memory gpt2 --serve --gpu t4 --context 512",
+    "how many experts does mixtral 8x7b have": "overview mixtral-8x7b",
+    "gpus needed for gpt2": "serve gpt2 --for gpus",
+    "how many gpus of 80gb for gpt2-xl": "memory gpt2-xl --serve --gpu 80gb",
+    "how much memory for kv cache with 64 concurrent requests at 512 for gpt2": "explain 'KV cache' gpt2 "
+    "--concurrency 64 --context 512",
+    "cost of one epoch on 10k samples of 512 tokens for gpt2 on a t4": "train gpt2 --samples 10k --seq 512 --gpu t4",
+    "context limit of gpt2 on a t4": "memory gpt2 --serve --gpu t4",
+    "number of layers in gpt2": "overview gpt2",
+    "vocab size of gpt2": "overview gpt2",
+    "does 8 bit adam help for gpt2 on a t4": "fit gpt2 --optimizer adamw-8bit --gpu t4",
+    "adapter size of lora rank 32 for gpt2": "params gpt2 --lora 32",
+    "parameters of lora r=8 on q_proj and v_proj of llama 2 7b": "params llama-2-7b --lora 8 "
+    "--lora-targets q_proj,v_proj",
+    "6ND for a 13b on 1T tokens": "design 13b --tokens 1T",
+    "chinchilla loss of 7b on 2T tokens": "design 7b --tokens 2T",
+    "compute optimal for 500 dollars on h100": "design --budget-usd 500 --gpu h100",
+    "context limit of gpt2": "explain 'context length' gpt2",
+    "chinchilla optimal size for 1T tokens": "design --compute 3e23",
+    "how big a model can I train on 1e23 flops": "design --compute 1e23",
+    "tok/s gpt2-xl q4 on a t4": "serve gpt2-xl --weights q4_k_m --gpu t4",
+    "what's the longest prompt gpt2 can take on a t4": "memory gpt2 --serve --gpu t4",
+    "number of t4 for gpt2": "serve gpt2 --for gpus --gpu t4",
+    "smallest gpu for gpt2 in int4": "fit gpt2 --serve --weights int4",
+    "design a 1B model for 100B tokens": "design 1B --tokens 100B",
+    "cost-per-token gpt2 --gpu t4": "serve gpt2 --gpu t4",
+    "attention-flops gpt2 --seq 512": "explain attention --of flops gpt2 --seq 512",
+    "compute to train gpt2 on 10B tokens": "flops gpt2 --train --tokens 10B",
+    "speculate 5 tokens at 60% acceptance with gpt2 on a t4": "serve gpt2 --gpu t4 --speculate 5@60%",
+    "solve params=1B for layers in llama 3 8b": "solve params=1B llama-3-8b --for layers",
+    "solve params = 1B for layers with d_model 2048": "solve 'params = 1B' --for layers --d-model 2048",
+    "gpus for gpt2": "fit gpt2 --serve",
+    "gpus gpt2": "fit gpt2 --serve",
+    "gpus gpt2 --lora": "fit gpt2 --lora",
+    "num-gpus gpt2 --train": "fit gpt2",
+    "tokens-per-second gpt2 --gpu t4 --lora": "train gpt2 --gpu t4 --lora",
+    "ctx gpt2 --gpu t4": "fit gpt2 --serve --gpu t4",
+    "softmax gpt2": "explain softmax gpt2",
+    "attention gpt2 --of flops": "explain attention gpt2 --of flops",
+    "experts mixtral-8x7b": "explain experts mixtral-8x7b",
+    "lora-params gpt2 --rank 16": "params gpt2 --lora 16",
+    "finetune-cost gpt2 --tokens 10M --gpu t4": "train gpt2 --tokens 10M --gpu t4",
+    "solve max-batch gpt2 --gpu t4": "memory gpt2 --train --gpu t4",
+    "chinchilla 70B --tokens 1T": "design 70B --tokens 1T",
+    "how fast is gpt2-xl on a t4 with gpt2 as a draft, 4 guesses and 70% acceptance": "serve gpt2-xl --gpu t4 "
+    "--draft-model gpt2 --speculate 4@70%",
+    "speculative decoding of gpt2-xl with 3 guessed tokens of which 80% accepted on a t4": "serve gpt2-xl --gpu t4 "
+    "--speculate 3@80%",
+    "speedup of speculative decoding with 4 guesses and 80% acceptance": "explain 'speculative decoding' "
+    "--speculate 4@80%",
+    "solve what is the largest batch of gpt2 on a t4": "memory gpt2 --train --gpu t4",
+    "solve for the layers that give 1b params with d_model 2048": "design 1b --d-model 2048",
     "explain fp8 llama-3-8b": "explain quantization llama-3-8b --weights fp8",
 }
 REFUSED = {
@@ -98,6 +173,23 @@ REFUSED = {
     "params of gpt2 in fp8": "type tfcalc params gpt2, which leaves it out",
     "gpu for training": "names no model that is known",
     "MFU of gpt2 on 8 a100s": "add --tokens-per-second",
+    "6ND for a 7b": "the question says no tokens; type tfcalc design 7b --tokens 140B, ",
+    "how much energy does it take to train gpt2 on 10B tokens on a t4": "tfcalc train gpt2 --gpu t4 --tokens 10B tells",
+    "how many kWh does training a 7b take": "no watts of GPUs are known here",
+    "how many flops to train a 7b on 2T tokens on 64 h100": "'64xh100' in the question is not understood; "
+    "type tfcalc design 7b --tokens 2T, which leaves it out",
+    "6nd of a 7b on 2T tokens at batch 4": "'4' in the question is not understood; type tfcalc design 7b --tokens 2T",
+    "which model fits on 16gb at 4 bit": "a question is about one model; tfcalc fit MODEL --gpu 16gb",
+    "gpt2-xl on a t4 with a 1b draft": "type tfcalc serve gpt2-xl --gpu t4 --draft-model llama-3.2-1b "
+    "--speculate 3@0.7, ",
+    "how many kilowatt hours for 1B tokens of gpt2": "no watts of GPUs are known here",
+    "watts of a 4090": "no watts of GPUs are known here",
+    "does a draft of gpt2 help gpt2-xl on a t4": "how many tokens are guessed and how many of them are accepted; "
+    "type tfcalc serve gpt2-xl --gpu t4 --draft-model gpt2 --speculate 3@0.7, ",
+    "gpt2-xl on a t4 with a draft and 4 guesses": "does not say how many of them are accepted; "
+    "type tfcalc serve gpt2-xl --gpu t4 --speculate 4@0.7, ",
+    "solve largest batch gpt2": "longest sequence: it follows from the memory of a card",
+    "will nosuch.json fit on a t4": "file 'nosuch.json' does not exist",
 }
 
 
@@ -122,6 +214,22 @@ def test_what_is_not_understood_is_refused_with_what_to_type(tfcalc: Program, qu
     assert REFUSED[question] in found.stderr
     for line in re.findall(r"(?:type|name one:|tfcalc compare) ?(tfcalc [^;,\n]+)", found.stderr):
         assert tfcalc(*shlex.split(line)[1:]).returncode in (0, 1), line
+
+
+def test_a_config_is_named_by_its_path(tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever marks and words are around it; a folder with a config.json is one, too."""
+    folder = tmp_path / "configs" / "llama-2-8-bit"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(preset("llama-2-7b").config))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Config.json").write_text(json.dumps(preset("llama-2-7b").config))
+    cache = 2 * 32 * 32 * 128 * 2 * 1024
+    for name in ("./Config.json", "Config.json", str(folder / "config.json"), "configs/llama-2-8-bit"):
+        for before in ("kv cache of", "how big is the kv cache of my model,"):
+            assert tfcalc(f"{before} {name}, at 1k?", "-q").stdout == f"{cache}\n", (before, name)
+    assert tfcalc("why", *f"does ./Config.json have {PARAMS_7B} parameters".split(), "-q").stdout == f"{PARAMS_7B}\n"
+    assert tfcalc("fit", "Config.json", "on", "24GB").stdout.startswith("DOES NOT FIT")
+    assert "×1.00" in tfcalc("compare", "Config.json", "and", "llama", "2", "7b").stdout
 
 
 def test_the_best_size_of_a_training_has_twenty_tokens_a_parameter(tfcalc: Program) -> None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from tfcalc.catalog import index, is_known, is_path, parts, preset
+from tfcalc.catalog import index, is_known, is_path, parts, preset, sizes
 from tfcalc.catalog import meant as meant_by
-from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, command
+from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, TOKENS_A_PARAMETER, command, compute_of
 from tfcalc.cli.said import (
+    ACCEPTED,
     AMOUNT,
     CACHE,
     FORMAT,
+    GUESSES,
     LENGTH,
+    LIKE,
     LONGEST_CONTEXT,
     PROMPT,
     RATE,
@@ -24,6 +28,7 @@ from tfcalc.cli.said import (
     UTILISATION,
     amounts,
     in_one_spelling,
+    is_a_path,
     is_format,
     is_run,
     option_of,
@@ -33,7 +38,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import is_accelerator, parse_gpu
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among
-from tfcalc.units import parse_count
+from tfcalc.units import parse_count, short
 
 WORDS = {
     "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining sft",
@@ -42,8 +47,8 @@ WORDS = {
     "second seconds price prices",
     "first": "ttft tpot itl prefill decode decoding generation",
     "flops": "flops flop macs",
-    "most": "longest largest biggest maximum max most fits fit",
-    "shape": "layers heads shape width wide depth deep",
+    "most": "longest largest biggest highest maximum max most limit fits fit",
+    "shape": "layers layer heads shape width wide depth deep hidden d_model",
     "optimal": "chinchilla optimal compute-optimal",
     "runs": "run runs running",
     "bytes": "memory vram ram gb bytes big large much size space",
@@ -55,15 +60,29 @@ WORDS = {
 TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, MEMORY, OF_ANY_MODEL = (
     frozenset(said.split()) for said in WORDS.values()
 )
+OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
+"""How options begin that only training has."""
+ADAPTERS, PARAMETERS = frozenset(("lora", "qlora")), frozenset(("parameters", "params", "parameter", "trainable"))
+NOT_PARAMETERS = BYTES | CARDS | TIMED | FLOPS
+"""Words by which a question about an adapter is about more than its parameters."""
+NEEDED = frozenset(("need", "needed", "needs", "require", "required", "requires"))
 OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
 """Words by which a question about a card is about a model on it."""
-KNOWN = frozenset().union(*(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS)
+KNOWN = frozenset(("per", "token", "tokens")).union(
+    *(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS
+)
 """Words that are no name of a model."""
 LONGEST_NAME = 4
 """Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
 LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
 BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
+BEFORE = MARKS.replace(".", "")
+"""Marks before a word: a path may begin with a dot."""
+ADAPTED = re.compile(r"[a-z]\w*_proj(,[a-z]\w*)*|all-linear", re.ASCII)
+"""Matrices that LoRA adapts, by their names."""
+KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
+"""Words for the classic Transformer's halves, beside its sizes."""
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
 TIMES = ("x", "×", "*")
 
@@ -74,6 +93,9 @@ def contains(word: str, words: frozenset[str]) -> bool:
 
 
 ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
+    ("params --lora", lambda words: bool(words & ADAPTERS and words & PARAMETERS and words.isdisjoint(NOT_PARAMETERS))),
+    ("params --lora", lambda words: bool(words >= {"lora", "adapter"} and words.isdisjoint(NOT_PARAMETERS - {"size"}))),
+    ("flops --train", lambda words: bool("compute" in words and words & TRAINED and words.isdisjoint(TIMED | CARDS))),
     *((f"fit --{adapter}", partial(contains, adapter)) for adapter in ("qlora", "lora")),
     *((f"fit --method {method}", partial(contains, method)) for method in ("dpo", "grpo", "ppo")),
     ("flops --train", lambda words: bool(words & FLOPS and words & TRAINED)),
@@ -88,14 +110,16 @@ ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
     ("train", lambda words: bool("hours" in words and words & CARDS)),
     ("memory --serve", lambda words: bool(words & SERVED and words & MEMORY and words.isdisjoint(TIMED | CARDS))),
     ("serve", lambda words: bool(words & (SERVED | TIMED))),
-    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which"})),
+    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which", "smallest", "cheapest"})),
     ("memory", lambda words: bool("weights" in words and words & BYTES)),
     ("params", lambda words: bool(words & {"parameters", "params", "weights"})),
 )
 """The command that a question asks for, by its words; one without any of these asks for everything at a glance."""
+LARGEST = frozenset(("batch", "sequence", "context", "concurrency", "prompt"))
+"""Words for the sizes of a workload of which the largest is asked for."""
 ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
-    ("memory --train", lambda words: bool(words & MOST and words & {"batch", "sequence"})),
-    ("memory --serve", lambda words: bool(words & MOST and words & {"context", "concurrency"})),
+    ("memory --train", lambda words: bool(words & MOST and words & {"batch", "sequence"} and words.isdisjoint(SERVED))),
+    ("memory --serve", lambda words: bool(words & MOST and words & LARGEST)),
     ("fit --serve", lambda words: bool(words & RUNS and words.isdisjoint(TRAINED | SERVED | TIMED))),
     ("serve", lambda words: bool(words & FIRST)),
 )
@@ -105,11 +129,21 @@ ONE_OF_MANY = "h100"
 ONE_TOKEN = "KV cache per token"
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
-TERMS = {"fit": ("activations", "gradients", "logits"), "serve": ("KV cache",)}
+TERMS = {"fit": ("activations", "gradients", "logits"), **dict.fromkeys(("serve", "memory --serve"), ("KV cache",))}
 """Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
 FEWEST = "serve --for gpus"
+SIZES = ("model shape", "multi-head attention", "GQA", "head dimension", "vocabulary")
+"""Concepts by whose names the sizes of a model are asked for, which everything at a glance tells."""
+NAMED_SIZES = frozenset(("heads", "head", "layers", "vocab"))
 PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
+GUESSING = frozenset(
+    ("draft", "drafter", "drafting", "speculative", "speculation", "speculating", "speculate", "eagle", "medusa", "mtp")
+)
+"""Words of a question about a served model whose next tokens are guessed."""
+SPECULATE = "--speculate"
+HALVES = {GUESSES: ("how many tokens are guessed", "3"), ACCEPTED: ("how many of them are accepted", "0.7")}
+"""What that option is made of: what a question lacks without it, and its value in a line to type."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")
 
 
@@ -135,19 +169,27 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     >>> question_in("kv cache of qwen2.5 7b at 32k".split()).line
     ('explain', 'KV cache', 'qwen2.5-7b', '--context', '32k')
     """
-    said = in_one_spelling([bare for word in words if (bare := word.strip(MARKS))])
-    if len(said) > LONGEST_QUESTION or _asks_of_a_number(said):
+    if len(words) > LONGEST_QUESTION:
+        return None
+    said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
+    if _asks_of_a_number(said):
         return None
     models, rest = _found(said, _model)
     cards, rest = _found(rest, _card)
     lower = frozenset(word.lower() for word in rest)
+    if any(concept_of(word) is known()["energy"] for word in lower):
+        raise _of_energy(said, list(models), meant)
     if len(cards) > 1:
         raise UsageError(f"the question names {len(cards)} cards, {' and '.join(cards)}", "ask about one of them")
     many = _how_many(rest, cards)
+    if models and meant == "gpus":
+        many, meant = many or "gpus" * bool(lower & NEEDED), "fit --serve"
     for name, place in cards.items():
         before = place - 2 if place > 1 and rest[place - 1] in TIMES else place - 1
         if place and (number := _number(rest[before])):
             cards, rest[before] = {f"{number}x{name}": place}, ""
+    if lower & GUESSING and models and (len(models) > 1 or cards):
+        return _with_guesses(list(models), list(cards), rest)
     if len(models) > 1 and explains and named_among(rest) is None:
         return None
     if len(models) > 1:
@@ -159,7 +201,7 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
         return answer
     first = named_among(rest)
-    given = list(amounts(rest, _of_a_name(first, rest)))
+    given = list(_with_share(amounts(rest, _of_a_name(first, rest))))
     named = _named_first(rest)
     concept = named.concept if named else first.concept if first and explains else None
     if concept is not None and concept.name.startswith("KV cache") and "weights" not in lower:
@@ -169,7 +211,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
         if concept is None or not (given or cards):
             return None
         explains = True
-    asked = Deciding(lower, many, meant, typed=said[0].lower() == meant, cards=bool(cards), explains=explains)
+    typed, of_memory = said[0].lower() == meant, any(BYTES_SAID.fullmatch(card) for card in cards)
+    asked = Deciding(lower, many, meant, typed=typed, cards=bool(cards), of_memory=of_memory, explains=explains)
     line, concept = _line(asked, rest, concept, given)
     if explains and concept is None:
         part = [word for word in rest if word and word.lower() not in FILLERS]
@@ -180,6 +223,54 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if line.startswith("fit") and many and not cards:
         cards = {ONE_OF_MANY: 0}
     return _with_options(line, concept, list(models), list(cards), rest, given)
+
+
+def _of_energy(said: Sequence[str], models: Sequence[str], meant: str) -> UsageError:
+    """The refusal of a question about energy: with the line for the hours or the tokens per second beside it."""
+    energy, line = known()["energy"], tuple[str, ...]()
+    with suppress(UsageError):  # of the rest of the question
+        asked = question_in([word for word in said if concept_of(word) is not energy], meant)
+        line = asked.line if asked is not None and not asked.left else ()
+    tells = {"train": "GPU hours", "serve": "tokens per second"}.get("".join(line[:1]), "")
+    instead = energy.instead.format(f" {(*models, energy.model)[0]}")
+    remedy = f"tfcalc {shlex.join(line)} tells {tells}" if tells else instead
+    return UsageError(f"{energy.name}: {energy.refused}", remedy)
+
+
+def _with_guesses(models: Sequence[str], cards: Sequence[str], rest: list[str]) -> AskedInWords:
+    """The question of a model that is served with guessed tokens: by a draft, the smaller of two models.
+
+    Raises UsageError where it does not say how many are guessed, and how many of them are accepted.
+    """
+    listed = {name: size for name, size, _ in sizes()}
+    if all(name in listed for name in models):
+        models = sorted(models, key=listed.__getitem__, reverse=True)
+    model, *draft = models
+    given = list(_with_share(amounts(rest)))
+    asked = _with_options("serve", None, [model], cards, rest, [one for one in given if one[0] not in HALVES])
+    line = (*asked.line, *(part for name in draft for part in ("--draft-model", name)))
+    if SPECULATE in asked.line:
+        return AskedInWords(line, asked.left)
+    halves, size = dict(given), next(filter(SIZE.fullmatch, rest), "")
+    if not draft and size and (usual_draft := a_model_of(size.lower())):
+        line = (*line, "--draft-model", usual_draft)
+    missing = [words for slot, (words, _) in HALVES.items() if slot not in halves]
+    usual = "@".join(halves.get(slot, such) for slot, (_, such) in HALVES.items())
+    remedy = f"type tfcalc {shlex.join((*line, SPECULATE, usual))}, the tokens @ the share of them"
+    raise UsageError(f"the question does not say {' and '.join(missing)}", remedy)
+
+
+def _with_share(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The options of a question, where guessed tokens and the share of them that is accepted are one.
+
+    >>> list(_with_share([(GUESSES, "4"), ("--seq", "8"), (ACCEPTED, "70%")]))
+    [('--seq', '8'), ('--speculate', '4@70%')]
+    """
+    found = list(given)
+    halves = {slot: value for slot, value in found if slot in HALVES}
+    yield from (one for one in found if one[0] not in HALVES or len(halves) < len(HALVES))
+    if len(halves) == len(HALVES):
+        yield SPECULATE, "@".join(halves[slot] for slot in HALVES)
 
 
 def _named_first(rest: Sequence[str]) -> Named | None:
@@ -216,8 +307,8 @@ def _incomplete(words: Sequence[str]) -> str:
 class Deciding(NamedTuple):
     """Words that decide on the command: all in ``lower`` case, what "how many" asks about, and the first word.
 
-    The first stands for ``meant``, and is ``typed`` where it is that command's own name. ``explains`` is as in
-    :func:`question_in`.
+    The first stands for ``meant``, and is ``typed`` where it is that command's own name. A card is named, which may be
+    an amount ``of_memory`` alone. ``explains`` is as in :func:`question_in`.
     """
 
     lower: frozenset[str]
@@ -225,6 +316,7 @@ class Deciding(NamedTuple):
     meant: str
     typed: bool
     cards: bool
+    of_memory: bool
     explains: bool
 
 
@@ -238,8 +330,12 @@ def _line(
     asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: list[tuple[str, str]]
 ) -> tuple[str, Concept | None]:
     """The command that answers, with the options that the question's words are; and the concept that it explains."""
-    lower, many, meant, typed, cards, explains = asked_by
+    lower, many, meant, typed, cards, of_memory, explains = asked_by
     slots = {slot for slot, _ in given}
+    if concept is known()["6nd"] and "6nd" in lower:
+        return "explain", concept
+    if many == "experts" and not explains and not cards:
+        return "", None
     if explains:
         return "explain", concept
     if "prefill" in lower and cards:
@@ -248,9 +344,15 @@ def _line(
         return "flops --train --mfu", None
     if "tokens" in lower and ((many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED)) or lower & OPTIMAL):
         return "explain", known()["tokensperparameter"]
-    if many in CARDS and lower.isdisjoint(TRAINED | {"lora", "qlora"}):
-        return FEWEST, None
+    if lower & {"active", "activated"} and lower & PARAMETERS:
+        return "explain", known()["activeparameters"]
+    if many in CARDS and lower.isdisjoint(TRAINED | ADAPTERS):
+        return ("memory --serve" if of_memory else FEWEST), None
+    if concept is not None and concept.name in SIZES and lower & NAMED_SIZES and not (given or cards or explains):
+        return "", None
     asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
+    if asked == "flops" and any(is_run(*one) for one in given):
+        asked = "flops --train"
     part = next((PARTS[word.lower()] for word in rest if word.lower() in PARTS), "")
     if part and concept is None and asked in ("flops", "flops --train", "params") and not cards:
         return f"explain {part}" + (f" --of {asked}" if asked != "params" else ""), None
@@ -260,7 +362,8 @@ def _line(
     if asked == "params" and FORMAT in slots and "weights" in lower:
         asked = "memory"
     least = LONGEST_CONTEXT if asked is None else RUN
-    if asked in (None, "serve") and lower.isdisjoint(SERVED) and any(is_run(*one, least) for one in given):
+    reads = any(is_run(*one, least) for one in given) or bool(slots & {"--samples", "--epochs", "--max-steps"})
+    if asked in (None, "serve") and lower.isdisjoint(SERVED) and reads:
         asked = "train"
     of_a_concept = (
         concept is not None
@@ -274,6 +377,8 @@ def _line(
         return (f"memory {mode}" if mode else "serve" if concept.opens.startswith("serve") else ""), None
     if asked is None and cards and FORMAT in slots:
         return "memory --serve", None
+    if asked is None and cards and any(way.startswith(OF_TRAINING) for way in ways_of_training(list(rest))):
+        asked = "fit"
     return (asked if asked is not None else "" if meant in ("overview", "gpus") else meant), None
 
 
@@ -307,6 +412,12 @@ def _with_options(
             options[adapters] = options.pop("--lora")
     if first:
         has = _flags_of(first, concept)
+        adapted = ",".join(dict.fromkeys(word for word in rest if ADAPTED.fullmatch(word)))
+        if adapted:
+            options["--lora-targets"] = adapted
+        kind = next((word.lower() for word in rest if word.lower() in KINDS), "")
+        if kind and options and not models and first == "explain":
+            options["--kind"] = kind.removesuffix("-only")
         left += [options.pop(option) for option in [*options] if option not in has]
     card = ("--gpu", *cards) if cards else ()
     left += _with_digits(rest)
@@ -344,6 +455,8 @@ def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
     if place is None:
         return ""
     behind = [word.lower() for word in rest[place + 1 : place + 2]]
+    if rest[place + 2 : place + 3] and rest[place + 2].lower() in TIMED:
+        return rest[place + 2].lower()
     return "gpus" if place + 1 in cards.values() else "".join(behind)
 
 
@@ -355,37 +468,64 @@ def _of_no_model(
     Raises UsageError for a size in the place of a model, and for a question about all models.
     """
     size = next((word for word in rest if SIZE.fullmatch(word) and not _is_of_tokens(rest, word)), "")
+    if size and (answer := _of_six_nd(size, rest, lower)) is not None:
+        return answer._replace(left=(*cards, *answer.left))
+    given = dict(amounts(list(rest)))
+    if lower & OPTIMAL and "--price" in given:
+        return AskedInWords(("design", "--budget-usd", given["--price"], *(("--gpu", *cards) if cards else ())), ())
+    if size and is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
+        return AskedInWords(("design", size, "--tokens", given["--tokens"]), tuple(cards))
+    if is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
+        params = parse_count(given["--tokens"]) / TOKENS_A_PARAMETER
+        return AskedInWords(("design", "--compute", f"{compute_of(params):.4g}"), tuple(cards))
     if size and (many == "tokens" or lower & OPTIMAL):
-        return AskedInWords(("design", "--compute", f"{compute_of(size):.4g}"), ())
-    if lower & OPTIMAL and (amount := next(filter(AMOUNT.fullmatch, rest), "")):
+        return AskedInWords(("design", "--compute", f"{compute_of(parse_count(size)):.4g}"), ())
+    amount = next(filter(AMOUNT.fullmatch, rest), "")
+    if amount and (lower & OPTIMAL or ("model" in lower and lower & FLOPS and lower & TRAINED and not size)):
         return AskedInWords(("design", "--compute", amount), ())
-    if size and lower & OF_A_SHAPE:
-        return AskedInWords(("design", size), ())
+    if size and (lower & OF_A_SHAPE or meant == "design"):
+        others = [word for word in rest if word != size]
+        shape = _with_options(f"design {size}", None, (), (), others, list(amounts(others)))
+        return shape._replace(left=(*cards, *shape.left))
     if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | OF_ANY_MODEL):
         raise _of_a_size(said, size, meant)
     named = named_among(rest)
+    if len(cards) == 1 and lower & {"model", "models"} and lower & (MOST | RUNS):
+        raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
     if len(cards) != 1 or (named is not None and named.concept.name not in AT_A_GLANCE):
         return None
-    if "models" in lower:
-        raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
     return AskedInWords(("gpus", *cards), _with_digits(rest)) if lower.isdisjoint(OF_A_MODEL) else None
+
+
+def _of_six_nd(size: str, rest: Sequence[str], lower: frozenset[str]) -> AskedInWords | None:
+    """The question of the FLOPs that train a number of parameters, by 6ND; None where others are asked for.
+
+    Raises UsageError where it says no tokens.
+    """
+    named = named_among(rest)
+    by_name = named is not None and named.concept is known()["6nd"]
+    others = [word for word in rest if word != size]
+    given = list(amounts(others))
+    given += [("--tokens", word) for word in others if by_name and SIZE_OF_RUN.fullmatch(word)]
+    tokens = [value for slot, value in given if is_run(slot, value)]
+    if tokens and (by_name or lower & FLOPS or ("compute" in lower and lower.isdisjoint(OPTIMAL))):
+        left = [value for _, value in given if value != tokens[0]]
+        left += [word for word in _with_digits(others) if word not in tokens and concept_of(word) is not known()["6nd"]]
+        return AskedInWords(("design", size, "--tokens", tokens[0]), tuple(left))
+    if not by_name:
+        return None
+    optimal = short(TOKENS_A_PARAMETER * parse_count(size), billion="B")
+    fact = "6ND is 6 x parameters x tokens, and the question says no tokens"
+    raise UsageError(fact, f"type tfcalc design {size} --tokens {optimal}, {TOKENS_A_PARAMETER} for each parameter")
+
+
+SIZE_OF_RUN = re.compile(r"\d+(\.\d+)?[bBtT]", re.ASCII)
+"""Tokens of a run, by themselves."""
 
 
 def _is_of_tokens(words: Sequence[str], word: str) -> bool:
     place = words.index(word)
     return any(word.lower() in ("tokens", "token", "samples", "context") for word in words[place + 1 : place + 2])
-
-
-TOKENS_A_PARAMETER = 20
-
-
-def compute_of(size: str) -> float:
-    """FLOPs that train a model of this size on twenty tokens for each parameter: 6 · N · 20N (arXiv 2203.15556).
-
-    >>> compute_of("1b")
-    1.2e+20
-    """
-    return 6.0 * parse_count(size) * TOKENS_A_PARAMETER * parse_count(size)
 
 
 def _of_a_size(said: Sequence[str], size: str, meant: str) -> UsageError:
@@ -441,6 +581,46 @@ def joined(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
+def solved_for(words: Sequence[str]) -> AskedInWords | None:
+    """The question of a condition with the size behind it, in words; None where there is no "for".
+
+    >>> solved_for("params = 7B for layers with d_model 4096".split()).line
+    ('solve', 'params = 7B', '--for', 'layers', '--d-model', '4096')
+    """
+    place = next((place for place, word in enumerate(words) if word.lower() == "for"), len(words))
+    condition, (sought, *more) = " ".join(words[:place]), words[place + 1 :] or [""]
+    if not (condition and sought):
+        return None
+    models, rest = _found(in_one_spelling([word.strip(MARKS) for word in more]), _model)
+    given = [part for one in amounts(rest) for part in one]
+    return AskedInWords(("solve", condition, *models, "--for", sought, *given), _with_digits(rest))
+
+
+def of_no_model(word: str) -> list[str]:
+    """The words that a first word stands for: a part or a concept is explained, hyphens part words of a question.
+
+    >>> of_no_model("softmax"), of_no_model("finetune-cost"), of_no_model("nosuch-cost")
+    (['explain', 'softmax'], ['finetune', 'cost'], [])
+    """
+    if word.lower() in PARTS or concept_of(word) is not None:
+        return ["explain", word]
+    apart = word.lower().split("-")
+    return apart if len(apart) > 1 and all(part in KNOWN or part in PARTS for part in apart) else []
+
+
+def in_one_piece(words: Sequence[str]) -> tuple[str, ...]:
+    """A sentence with each model's name in one piece, where it was typed apart; a path alone is behind it.
+
+    >>> in_one_piece("has deepseek v3 a small cache".split())
+    ('has deepseek-v3 a small cache',)
+    """
+    models, rest = _found(words, _model)
+    paths = [name for name in models if is_a_path(name)]
+    named = {place: name for name, place in models.items() if paths != [name]}
+    sentence = " ".join(named.get(place, word) for place, word in enumerate(rest) if word or place in named)
+    return (sentence, *paths) if len(paths) == len(models) == 1 else (sentence,)
+
+
 def models_in(words: Sequence[str]) -> list[str]:
     """The models that words name and nothing else, each in one piece; none where they say more.
 
@@ -470,7 +650,11 @@ def _names_at(words: Sequence[str], place: int, read: Callable[[Sequence[str]], 
 
 
 def _model(words: Sequence[str]) -> str:
-    """The name of a model in these words; "" where they are none, or a place."""
+    """The name of a model in these words, or its path; "" of other words, those that are a file's name too."""
+    if len(words) == 1 and is_a_path(words[0]):
+        return words[0]
+    if len(words) > 1 and words[-1].lower() in LIKE:
+        return ""
     name = "-".join(words).lower() if len(words) > 1 else words[0]
     known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
     if not known or is_path(name) or any(map(is_known, words[1:])):

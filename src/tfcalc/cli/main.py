@@ -20,6 +20,7 @@ from tfcalc.cli.commands import (
     KV,
     OF_SERVERS,
     OVERVIEW,
+    PREPOSITIONS,
     as_meant,
     behind,
     command,
@@ -120,6 +121,8 @@ def _overview(asked: list[str]) -> int:
         if not known:
             _catalog().preset(asked[0])
     except UnknownModel as error:
+        if words := _words().of_no_model(asked[0]):
+            return (_run if words[0] == "explain" else _asked_in_words)([*words, *asked[1:]])
         raise _slip(asked[0], error) from None
     try:
         return _typed_as(OVERVIEW, asked)
@@ -129,12 +132,14 @@ def _overview(asked: list[str]) -> int:
 
 OF_A_SENTENCE = 4
 """Words before the first option that are a question, whatever the first of them is."""
-PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
-"""Words that no command line has, so that one with them is a question."""
 PATH_OF_A_NUMBER = r"[A-Za-z_]+(\.[\w\[\],-]+)+"
 """A number of an answer, or a part, by its path, which is no word of a question."""
 MOST_LETTERS = 400
 """Letters of a question; what is longer was pasted, and is none."""
+OF_A_QUESTION = frozenset(("is", "are", "was", "does", "do", "did", "has", "have", "the", "my"))
+"""Words behind ``why`` that begin a question, and no line of a log."""
+COMPARISON = r"[=<>≤≥]"
+"""What a condition has."""
 ABOUT_A_MODEL = ("params", "flops", "memory", "fit", "train", "serve", "plan", "ranks", OVERVIEW, "gpus", "design")
 """Commands with one word behind them, a model, a card or a size: further words are a question."""
 
@@ -183,14 +188,26 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     options = typed[len(words) :]
     first, *said = words or [""]
     said = " ".join(said).split()
-    if not said or (called != "explain" and behind(words) < 2) or re.fullmatch(PATH_OF_A_NUMBER, said[0]):
+    if not said or _is_pasted(said):
         return None
-    if _is_pasted(said) or all(map(_catalog().is_known, said)):
+    if called == "gpus" and all(map(_catalog().is_known, said)):
+        served = ["--serve"] * (not any(word.startswith(OF_A_PLAN) for word in options))
+        return ["fit", *said, *served, *options]
+    if called == first == "solve":
+        return _solved_in_words(said, options)
+    if called == first == "why" and said[0].lower() in OF_A_QUESTION:
+        named = _words().in_one_piece(said)
+        return [called, *named, *options] if named != (" ".join(said),) else None
+    if called != "explain" and behind(words) < 2:
+        return None
+    if re.fullmatch(PATH_OF_A_NUMBER, said[0]) and not said[0].endswith(".json"):
+        return None
+    if all(map(_catalog().is_known, said)):
         return None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         question = _words().question_in(said if first == called else words, explains=True)
-        if first != called and question is not None and "--gpu" in question.line:
+        if first != called and (question is None or "--gpu" in question.line):
             question = _words().question_in(words)
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:
         question = _words().question_in(words, ALIASES.get(first.lower(), called))
@@ -201,6 +218,23 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     else:
         return None
     return None if question is None else [*_understood(question), *options]
+
+
+def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] | None:
+    """The line of ``solve`` with words in the place of a condition: the largest size on a card, or the best shape."""
+    cards = [card for option, card in pairwise(options) if option == "--gpu"]
+    if not said or "--for" in options:
+        return None
+    if re.search(COMPARISON, "".join(said)):
+        asked = _words().solved_for(said)
+        return [*_understood(asked), *options] if asked else None
+    apart = [part for word in said for part in (word.split("-") if word.lower() in ALIASES else [word])]
+    question = _words().question_in(["largest", *apart, *cards])
+    on_a_card = question is not None and question.line[:1] == ("memory",) and "--gpu" in question.line
+    if question is None or not (on_a_card or {"longest sequence", "design"} & set(question.line)):
+        return None
+    rest = [word for before, word in zip(("", *options), options, strict=False) if "--gpu" not in (before, word)]
+    return [*_understood(question), *rest]
 
 
 def _typed_as(called: str, asked: Sequence[str]) -> int:

@@ -78,7 +78,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--context", "--ctx-size", "-c", "--ctx", "--n-ctx", "--num-ctx"),
         **_as("--weights", "--gguf", "--quant"),
         **_as("--ngl", "--gpu-layers", "-ngl"),
-        **_as("--draft-model", "--model-draft"),
+        **_as("--draft-model", "--model-draft", "--draft", "-md"),
     },
     "transformers, TRL, peft": {
         **_as("--batch", "--per-device-train-batch-size", "--train-batch-size"),
@@ -163,7 +163,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         "--cpu-offload": Meaning(("--offload",), "all"),
         "--offload-optimizer": Meaning(("--offload",), "optimizer"),
         **_as("--concurrency", "--users", "--requests"),
-        **_as("--context", "--context-len"),
+        **_as("--context", "--context-len", "--max-context", "--context-window"),
         **_as("--kv", "--kv-cache", "--kv-dtype"),
         **_as("--budget", "--vram"),
         **_as("--zero", "--zero-stage"),
@@ -236,6 +236,18 @@ INSTEAD = {
     "--image-size": "sizes of images are those of the config: edit image_size in a file of your own",
     "--explain": "explain opens a number: tfcalc explain activations MODEL",
     "--throughput": "tokens per second are in the answer of serve: leave it out",
+    **dict.fromkeys(
+        ("--speculative", "--speculative-decoding", "--num-speculative-tokens", "--speculative-num-draft-tokens"),
+        "type --speculate 3@0.7 of serve: the tokens that are guessed, and the share of them that is accepted",
+    ),
+    **dict.fromkeys(
+        ("--energy", "--power", "--watts", "--tdp", "--kwh", "--co2", "--carbon"),
+        "no watts of GPUs are known here, so that energy is not counted; GPU hours of train times watts are watt hours",
+    ),
+    **dict.fromkeys(
+        ("--active-params", "--active-parameters", "--active-only"),
+        "tfcalc params MODEL --active counts the parameters that a token uses",
+    ),
     "--per-token": "it is a line of the answer, and --json's flops_per_token: leave it out",
     "--non-embedding": "explain non_embedding_params MODEL shows it",
     "--backward": "--train counts the backward pass, too",
@@ -256,13 +268,20 @@ OF_A_CLASS = (
     "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
 )
 OF_ALL_COPIES = "type --batch, the sequences of each GPU at once, and --grad-accum, how often a step adds them"
+OF_A_NUMBER = "6ND of parameters without a model is a line of tfcalc design 7B --tokens 2T"
 OF_COMMAND = {
     "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
     "params": {
         "--budget": "--max",
         "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
     },
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--block-size": "--seq"},
+    "flops": {
+        "--params": OF_A_NUMBER,
+        "--budget": "--max",
+        "--tp": ALL_GPUS,
+        "--pp": ALL_GPUS,
+        "--block-size": "--seq",
+    },
     "train": {
         "--hours": HOURS,
         "--days": HOURS,
@@ -282,7 +301,7 @@ OF_COMMAND = {
     "models": {"--moe": NAMES},
     "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
-    "explain": {"--context": "why finds the length of a cache itself: leave it out"},
+    "explain": {"--params": OF_A_NUMBER, "--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
 
-from tfcalc.cli.commands import COUNTED
+from tfcalc.catalog import is_path
+from tfcalc.cli.commands import COUNTED, SIZED
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import COMPUTED
 from tfcalc.serving.weight_formats import format_named
-from tfcalc.units import parse_count
+from tfcalc.units import IN_WORDS, parse_count
 
 AMOUNT = re.compile(r"\d[\d,.]*[kKmMbBtT]?i?|\d\.?\d*e\d+", re.ASCII)
-SIZE = re.compile(r"\d+(\.\d+)?[bBmM]", re.ASCII)
+SIZE = re.compile(SIZED, re.ASCII)
 """A number of parameters in the place of a model: ``a 7b``."""
 LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"
 """A length that nothing is said of, a prompt's, a format, and the cache's: the command decides on the option."""
 RATE = "--tokens-per-second"
+GUESSES, ACCEPTED = "--guesses", "--accepted"
+"""Tokens that a draft guesses in a step, and the share of them that is accepted: both are --speculate."""
 
-BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len"))
+BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len")) | {
+    *("concurrent", "simultaneous", "parallel"),  # requests
+}
 """Words between an amount and what it is of."""
 APART = frozenset(("with", "at"))
 """Those that begin something else behind an amount."""
@@ -49,6 +55,10 @@ AMOUNTS = {
     **dict.fromkeys(("rank", "r"), "--lora"),
     **{degree: f"--{degree}" for degree in ("tp", "pp", "cp", "ep")},
     "tokens/s": RATE,
+    **dict.fromkeys(
+        ("guess", "guesses", "guessed", "draft", "drafts", "drafted", "speculate", "speculative", "speculated"), GUESSES
+    ),
+    **dict.fromkeys(("acceptance", "accepted"), ACCEPTED),
     **{word: option for word, option in COUNTED.items() if option not in ("--tokens",)},
 }
 """Options by the word for what an amount is of."""
@@ -56,6 +66,7 @@ AMOUNTS = {
 SPELLED = tuple(
     (re.compile(pattern, re.ASCII | re.IGNORECASE), text)
     for pattern, text in (
+        *((rf"(?<![\w.])(\d[\d.]*)[ -]{word}\b", rf"\g<1>{prefix}") for word, prefix in IN_WORDS.items()),
         (r"(?<![\w.])(\d[\d.]*) (gi?b)\b", r"\1\2"),
         (r"(?<![\w.])(\d+)[ -]bits?\b", r"\1bit"),
         (r"\b([a-z_]+)=(\d)", r"\1 \2"),
@@ -66,6 +77,9 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\w.,]*) ?tok(?:en)?s? ?(?:/|per) ?s(?:ec(?:ond)?)?\b", r"\1 tokens/s"),
         (r"(?<![\w.])(\d[\d.]*[km]?)-(tokens?|context|gpus?|users?)\b", r"\1 \2"),
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
+        (r"\bnumber of\b", "how many"),
+        (r"\bcosts? more than\b", "outweigh"),
+        (r"\bhow (?:long|large|big|much|high) (?:of )?(?:an? )?(context|prompt|sequence|batch)\b", r"largest \1"),
         (r"(\$\d[\d.]*) ?(?:(?:/|per|an?) ?(?:gpu[ -]?)?(?:h|hr|hour)s?)+\b", r"\1"),
     )
 )
@@ -77,6 +91,8 @@ OF_CACHE = ("kv", "cache", "kv-cache", "kvcache")
 PRICE = re.compile(r"\$\d[\d.]*", re.ASCII)
 SHARE = re.compile(r"\d+(\.\d+)?%", re.ASCII)
 UTILISATION = ("mfu", "utilization", "utilisation")
+OF_A_SHARE = {**dict.fromkeys(UTILISATION, "--mfu"), **dict.fromkeys(("acceptance", "accepted"), ACCEPTED)}
+"""Options of a share, by the word beside it."""
 LONG = re.compile(r"\d+(\.\d+)?[kK]i?|\d[\d,]+", re.ASCII)
 WAYS = {
     "qlora": "--qlora",
@@ -109,10 +125,22 @@ def in_one_spelling(words: Sequence[str]) -> list[str]:
     >>> in_one_spelling("a 24 GB card at $2 per hour, 900 tokens per second in 4 bits".split())
     ['a', '24GB', 'card', 'at', '$2,', '900', 'tokens/s', 'in', '4bit']
     """
-    text = " ".join(words)
-    for pattern, one in SPELLED:
-        text = pattern.sub(one, text)
-    return text.split()
+    found = list[str]()
+    for of_paths, run in groupby(words, key=is_a_path):
+        text = " ".join(run)
+        for pattern, one in () if of_paths else SPELLED:
+            text = pattern.sub(one, text)
+        found += text.split()
+    return found
+
+
+PATH = re.compile(r"\.{1,2}/.+|.+\.json", re.IGNORECASE)
+"""What only a path looks like: of a config.json, or of its folder."""
+
+
+def is_a_path(word: str) -> bool:
+    """Return whether a word of a question is the path of a model, and no word that a file has for its name."""
+    return bool(PATH.fullmatch(word)) or ("/" in word and is_path(word))
 
 
 def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[str, str]]:
@@ -137,9 +165,10 @@ def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[st
             words[place][-1:] in "kKi" or words[place - 1 : place] in (["at"], [""])
         ):
             yield LENGTH, words[place]
-        elif SHARE.fullmatch(words[place]) and (near := _nearest(words, place, UTILISATION)) is not None:
+        elif SHARE.fullmatch(words[place]) and (near := _nearest(words, place, OF_A_SHARE)) is not None:
+            option = OF_A_SHARE[words[near].lower()]
             words[near] = ""
-            yield "--mfu", words[place]
+            yield option, words[place]
         elif name := _format(words[place]):
             near = _nearest(words, place, (*OF_CACHE, "weights"))
             yield CACHE if near is not None and words[near].lower() in OF_CACHE else FORMAT, name
@@ -157,7 +186,8 @@ def _amount(words: list[str], place: int) -> Iterator[tuple[str, str]]:
         behind = place
     of_what = next((at for at in (behind, before) if words[at].lower() in AMOUNTS), place)
     amount = words[place]
-    if option := AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else ""):
+    option = AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else "")
+    if option and not (option == GUESSES and not amount.isdigit()):
         first, last = sorted((place, of_what if of_what != place else place + of_tokens))
         words[first : last + 1] = [""] * (last + 1 - first)
         yield option, amount
@@ -236,6 +266,8 @@ def option_of(slot: str, value: str, line: str) -> str:
     command = line.partition(" ")[0].partition(".")[0]
     served = "--serve" in line or command == "serve"
     trains = not served and ("--train" in line or command in ("fit", "train", "plan", "ranks"))
+    if command == "design":
+        return ELSEWHERE.get(slot, slot) if slot != "--tokens" else slot
     if slot == FORMAT and trains and value in (*COMPUTED, "fp8"):
         return "--precision"
     if slot == "--tokens" and trains and not is_run(slot, value):

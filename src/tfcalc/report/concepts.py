@@ -45,6 +45,8 @@ class Concept(NamedTuple):
         meaning: two sentences.
         course: the heading of formulas.md that derives it.
         further: commands that show more; ``{}`` is the model.
+        times: how often it is the number that is opened.
+        of_run: what ``opens`` the number of a whole run, where its tokens are said.
         row: a pattern of the rows of what is opened that are the concept itself, whose sum is told first.
         whole: words for the number where it is that of more than the concept, or of another thing.
         refused: of what has no cost, why.
@@ -60,6 +62,8 @@ class Concept(NamedTuple):
     meaning: str = ""
     course: str = ""
     further: tuple[str, ...] = ()
+    times: int = 1
+    of_run: str = ""
     row: str = ""
     whole: str = ""
     refused: str = ""

@@ -18,17 +18,19 @@ from tfcalc.report.declared import (
     Answer,
     Key,
     Record,
+    Told,
     When,
     as_field,
     handed_in,
     integer,
     integers,
+    number,
     records,
     shared,
     text,
     texts,
 )
-from tfcalc.report.opening import Constant, Stated, found, ratio, total
+from tfcalc.report.opening import Constant, Same, Stated, found, ratio, total
 from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
@@ -183,16 +185,55 @@ class Explained(Answer):
     concept = text("concept that was asked for: KV cache, 6ND", lambda one: one.known_as.name, when=NAMED, place=HEAD)
     meaning = text("what it is, in two sentences", lambda one: one.known_as.meaning, when=WITH_CONCEPT, place=HEAD)
     course = text("section of the course that derives it", lambda one: one.known_as.link, when=WITH_CONCEPT, place=HEAD)
+    concept_value = number(
+        "the number of the concept: the sum of the items that are it, or the total or the value",
+        lambda one: one.of_concept,
+        Told(lambda one: one.from_others()),
+        when=WITH_CONCEPT,
+        place=HEAD,
+    )
+    concept_of = text(
+        "what the total or the value is of, where that is more than the concept or another thing; else empty",
+        lambda one: one.of_what,
+        when=WITH_CONCEPT,
+        place=HEAD,
+    )
 
     def has(self, needed: str) -> bool:
         """Return whether a line is called so, or has this in its formula."""
         lines: tuple[Line, ...] = getattr(self, "lines", ())
         return any(needed in line.names or needed in write(line.formula) for line in lines)
 
-    def own_value(self, row: str) -> int:
-        """The sum of the lines whose names are of this pattern."""
+    @property
+    def own(self) -> list[int]:
+        """The places of the items that are the concept itself; none where its number is that of all."""
+        row, lines = self.known_as.row if self.known_as else "", getattr(self, "lines", ())
+        return [place for place, line in enumerate(lines) if any(re.fullmatch(row, name) for name in line.names)]
+
+    @property
+    def of_concept(self) -> int | float:
+        """The number of the concept that was asked for."""
+        assert self.known_as is not None
         lines: tuple[Line, ...] = getattr(self, "lines", ())
-        return sum(line.value for line in lines if any(re.fullmatch(row, name) for name in line.names))
+        whole: int | float = getattr(self, "answer", 0)
+        return sum(lines[place].value for place in self.own) if self.own else self.known_as.times * whole
+
+    @property
+    def of_what(self) -> str:
+        """Words for what the total, or the value, is of; "" where that is the concept itself."""
+        assert self.known_as is not None
+        if self.known_as.times != 1:
+            return f"the concept's number is {self.known_as.times} times it"
+        return f"all of {self.path}" if self.own else self.known_as.whole
+
+    def from_others(self) -> Way:
+        """Return the rule by which the concept's number follows from the total, or from the items that are it."""
+        assert self.known_as is not None
+        unit, times = getattr(self, "unit", ""), self.known_as.times
+        whole = f"total_{unit}" if unit else "value"
+        if self.own:
+            return total(*(f".items.{place}.{unit}" for place in self.own))
+        return ratio(whole, Constant(times, self.known_as.whole)) if times != 1 else Same(whole)
 
     def under_its_name(self, sheet: Sheet) -> Sheet:
         """The sheet under the name of the concept that was asked for, if one was, with what that is."""
@@ -200,12 +241,13 @@ class Explained(Answer):
         if known is None:
             return sheet
         _, _, number = sheet.title.partition(": ")
-        own = self.own_value(known.row) if known.row else 0
-        told = f"{own:,} of {number}" if own else ", ".join(filter(None, (number, known.whole)))
+        own = f"{self.of_concept:,}" if self.own or known.times != 1 else ""
+        said = f" {known.whole}" if known.times != 1 else ""
+        told = f"{own}{said} of {number}" if own else ", ".join(filter(None, (number, known.whole)))
         formula = [f"{known.name} = {known.formula}"] if known.formula else []
         return sheet._replace(
             title=f"{known.name}: {told}",
-            quiet=own or sheet.quiet,
+            quiet=self.of_concept if own else sheet.quiet,
             notes=[known.meaning, *formula, *sheet.notes, f"Derived in: {known.link}"],
             see_also=(*sheet.see_also, *known.further),
         )

@@ -221,5 +221,7 @@ def number(keys: Sequence[str], value: object) -> Number:
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, Mapping | list | tuple):
             raise UsageError(f"{'.'.join(keys)} is no number but has parts", nearest_key(value))
+        if value is None:
+            raise UsageError(f"{'.'.join(keys)} is null: nothing is known of it", "name a key with a number")
         raise UsageError(f"{'.'.join(keys)} is no number but {quoted(value)}", "name a key with a number")
     return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
-from tfcalc.analysis.why.given import CUT_DOWN
+from tfcalc.analysis.why.given import CUT_DOWN, SIZE
 from tfcalc.analysis.why.log_lines import SHARE
 from tfcalc.analysis.why.search import Taken, written
 from tfcalc.report.declared import (
@@ -55,6 +55,7 @@ UNITS = {
     "tokens": "tokens",
     "requests": "requests at once",
     "percent": "per cent",
+    SIZE: "as a size of the model",
 }
 OF_LOG = When(lambda reason: reason.said, form="")
 
@@ -65,7 +66,7 @@ class Reason(Keyed):
 
     Attributes:
         value: the exact number that it gives.
-        unit: ``params``, ``flops`` or ``bytes``.
+        unit: ``params``, ``flops``, ``bytes`` or ``size``.
         cause: what was done, in words.
         steps: the names of the departures, "" of none.
         arithmetic: how the value comes about.
@@ -90,7 +91,8 @@ class Reason(Keyed):
     )
     unit: Key[str] = choice(
         tuple(UNITS),
-        "what it counts: parameters, FLOPs or bytes; of a log line also tokens, requests, or per cent",
+        "what it counts: parameters, FLOPs or bytes; a size of the model, which counts nothing; of a log line also "
+        "tokens, requests, or per cent",
         typed=False,
     )
     cause: Key[str] = text("what was done, in words")
@@ -284,6 +286,8 @@ class Why(Answer):
     def _title(self) -> str:
         if self.reasons:
             first = self.reasons[0]
+            if first.unit == SIZE:
+                return f"{self.given} is a size of the model: {first.cause}"
             value = f"{in_full(Fraction(first.value))} {UNITS[first.unit]}"
             return f"{self.given} {'is' if self._is_sure else 'may be'} {value}: {first.cause}"
         if not self.nearest:

@@ -11,26 +11,14 @@ from typing import NamedTuple
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.units import BYTES, SI
+from tfcalc.units import BYTES, IN_WORDS, SI
 
-PARAMS, FLOPS, BYTES_UNIT = "params", "flops", "bytes"
+PARAMS, FLOPS, BYTES_UNIT, SIZE = "params", "flops", "bytes", "size"
 LONGEST, LARGEST = 64, 10**40
 REMEDY = "write 117M, 6.61B, 124,439,808, 13.5GB, 3.14e23 or 31.5T"
 
 _NUMBER = re.compile(r"[~≈]?\s*(\d[\d,_]*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z][A-Za-z /-]*)?", re.ASCII)
-WORDS = {
-    "thousand": "k",
-    "million": "M",
-    "mn": "M",
-    "mio": "M",
-    "billion": "B",
-    "bn": "B",
-    "trillion": "T",
-    "m": "M",
-    "b": "B",
-    "g": "G",
-    "t": "T",
-}
+WORDS = {**IN_WORDS, "m": "M", "b": "B", "g": "G", "t": "T"}
 OF_UNIT = {
     "params": PARAMS,
     "param": PARAMS,

@@ -11,9 +11,9 @@ from tfcalc.analysis.facts import facts
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why import cache, flops, of_plan, params_starts, params_steps, presets, weights
 from tfcalc.analysis.why.answer import SHOWN, Reason, Why, reason, reasons
-from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, asked_about, corrected
-from tfcalc.analysis.why.search import SearchSpace, matches, nearest
-from tfcalc.analysis.why.tensors import cells_of
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, SIZE, WrittenNumber, asked_about, corrected
+from tfcalc.analysis.why.search import SearchSpace, Start, State, matches, nearest
+from tfcalc.analysis.why.tensors import Cell, cells_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import one_of
 from tfcalc.model import asked_run, default_run
@@ -115,6 +115,22 @@ def _params(asked: WhyInput) -> Iterator[SearchSpace]:
     yield SearchSpace(parts, list(params_steps.steps_of_part(known)))
 
 
+def _sizes(given: WrittenNumber, asked: WhyInput) -> Iterator[Start[Cell]]:
+    """The sizes of the model that are the number itself, which counts nothing: a width, the vocabulary, the context."""
+    if given.unit or given.scale != 1:
+        return
+    for name, size in asked.known(asked.tree())._asdict().items():
+        if size == given.value:
+            words = name.replace("_", " ")
+            state = State({Cell(words): int(size)})
+            command = f"tfcalc explain overview.facts.{name} {asked.called}"
+            yield Start(name, words, words, state, command, BESIDE_PARTS, unit=SIZE)
+
+
+BESIDE_PARTS = 0.75
+"""What a size costs, so that a norm of as many parameters is named beside it."""
+
+
 def _flops(asked: WhyInput) -> SearchSpace:
     run, given = asked.run, asked.workload is not None
     phase_given = run.phase != "forward"
@@ -176,6 +192,8 @@ def conventions_of(
         here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
         if PARAMS in here and model == Transformer() and not called:
             here[PARAMS].append(SearchSpace(presets.of_other_widths(given), []))
+        if PARAMS in here and of is None and called:
+            here[PARAMS].append(SearchSpace(list(_sizes(given, asked)), []))
         by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
         if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
             of_what = tuple(quantity for quantity, one in by_quantity.items() if one)

@@ -8,6 +8,8 @@ from importlib import import_module
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from tfcalc.units import parse_count
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -139,10 +141,12 @@ MEANT = {
     "fit --method dpo": "dpo",
     "fit --method grpo": "grpo rlhf",
     "fit --method ppo": "ppo",
-    "fit --serve": "run canirun can-i-run host max-context max-model-len max-seq-len longest-context context-length",
+    "fit --serve": "run canirun can-i-run host max-context max-model-len max-seq-len longest-context",
     "train": "hours days duration time",
     "serve": "serving infer inference vllm sglang tgi trtllm tensorrt-llm deploy generate generation throughput "
-    "latency speed tps ttft tpot itl tokens-per-second roofline decode decoding prefill benchmark bench",
+    "latency speed tps ttft tpot itl tokens-per-second roofline decode decoding prefill benchmark bench speculative "
+    "speculation speculate draft",
+    "serve --for gpus": "how-many-gpus num-gpus number-of-gpus gpu-count gpus-needed",
     "plan": "plans parallel parallelism parallelize layout layouts cluster shard sharding",
     "ranks": "rank",
     "compare": "vs versus side-by-side",
@@ -151,10 +155,11 @@ MEANT = {
     "explain kv": "kv kvcache kv-cache kv_cache cache",
     "explain activations": "activations activation",
     "explain gradients": "gradients gradient",
+    "explain contextlength": "context-length context-window context-limit context ctx",
     "shapes": "tensors intermediates",
     "solve": "invert solver",
-    "design": "shape designs scaling scale scaling-law scaling-laws",
-    "design --compute": "chinchilla optimal compute-optimal",
+    "design": "shape designs",
+    "design --compute": "chinchilla optimal compute-optimal scaling scale scaling-law scaling-laws",
     "sweep": "grid scan",
     "plot": "chart graph draw plots",
     "quiz": "exercise exercises practice practise",
@@ -186,6 +191,8 @@ COUNTED = {
 INTERROGATIVES = "how what which will would can could does do is are should where when who i my what's whats"
 ASKING = frozenset(INTERROGATIVES.split())
 """First words of a question."""
+PREPOSITIONS = frozenset(("on", "with", "at", "in", "for", "of", "using"))
+"""Words that no command line has, so that one with them is a question."""
 OF_TEXT = ("explain", "why", "check", "solve", "formula", "sweep", "plot", "help")
 """Commands that read words of their own."""
 LENGTH = r"\d+[kKmM]i?"
@@ -227,12 +234,13 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         behind = list(with_context(words[1:]) if meant == KV else words[1:])
         if words[0].lower() == RUN:
             behind = [*behind, *_as_ollama(behind)]
-        optimal = ALIASES[words[0].lower()].endswith(COMPUTE)
-        words = [*meant, *(re.sub(OF_A_PASS, COMPUTE, word) if optimal else word for word in behind)]
-    if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING:
+        words = _optimal(behind) if meant == OPTIMAL else [*meant, *behind]
+    if words and words[0] not in OF_TEXT and words[0].lower() not in ASKING and PREPOSITIONS.isdisjoint(words):
         words = list(_counted(words))
     command, *rest = words or [""]
     match command:
+        case "params" if (counted := _of_active(rest)) is not None:
+            return counted
         case "check" if rest[1:] and re.fullmatch(PART, rest[1], re.ASCII) and not re.fullmatch(OTHER, rest[0]):
             return [command, rest[1], rest[0], *rest[2:]]
         case "why" if len(_names(rest)) > OF_A_NUMBER:
@@ -253,6 +261,27 @@ def as_meant(asked: Sequence[str]) -> list[str]:
         case "compare" if len(_names(rest)) == 1 and _cards(rest):
             return ["fit", *("--gpu" if word == "--gpus" else word for word in rest)]
     return words
+
+
+ACTIVE = ("--active-params", "--active-parameters", "--active-only")
+"""What people type for the parameters that a token uses; ``--active`` is how many experts it uses, a number."""
+
+
+def _of_active(rest: Sequence[str]) -> list[str] | None:
+    """The command line that counts the parameters a token uses; None where they are not asked for.
+
+    >>> _of_active(["--active", "mixtral-8x7b"]), _of_active(["--experts", "8", "--active", "2"])
+    (['explain', 'activeparameters', 'mixtral-8x7b'], None)
+    >>> _of_active([]) is None
+    True
+    """
+    switches = [
+        place
+        for place, (word, behind) in enumerate(zip(rest, (*rest[1:], ""), strict=False))
+        if word in ACTIVE or (word == "--active" and not behind[:1].isdigit())
+    ]
+    more = [word for place, word in enumerate(rest) if place not in switches]
+    return ["explain", "activeparameters", *more] if switches else None
 
 
 OF_A_NUMBER = 2
@@ -283,19 +312,66 @@ def _as_ollama(words: Sequence[str]) -> list[str]:
     return ["--quant", "q4_k_m"] if tagged and not said else []
 
 
-COMPUTE = "--compute"
-BUDGETS = r"--(compute|flops|budget-usd|budget-gpu-hours|days|tokens)"
+OPTIMAL = ["design", "--compute"]
+BUDGETS = ("--compute", "--budget-usd", "--budget-gpu-hours", "--days")
 """Options that say how much a training has, in the place of a number behind the word for compute-optimal."""
-OF_A_PASS = r"^--flops(?==|$)"
-"""Option of FLOPs, which are those of the whole where a compute-optimal training is asked for."""
+SIZED = r"\d+(\.\d+)?[bBmM]"
+"""A number of parameters by itself: ``70B``."""
+NAMED = r"[A-Za-z.~/].*|\d[\w.]*[-/].*"
+"""What is no number: the name of a model, or its path."""
+TOKENS_A_PARAMETER = 20
+"""Those of a compute-optimal training, nearly (arXiv 2203.15556)."""
+
+
+def compute_of(params: float) -> float:
+    """FLOPs that train this many parameters on twenty tokens for each: 6 · N · 20N (arXiv 2203.15556).
+
+    >>> compute_of(10**9)
+    1.2e+20
+    """
+    return 6.0 * params * TOKENS_A_PARAMETER * params
+
+
+def _optimal(rest: Sequence[str]) -> list[str]:
+    """The command line of a compute-optimal training: for FLOPs, a number of parameters or of tokens, or for a model.
+
+    >>> _optimal(["70B"]), _optimal(["--flops", "1e24"]), _optimal(["--tokens", "1T"])
+    (['design', '--compute', '5.88e+23'], ['design', '--compute', '1e24'], ['design', '--compute', '3e+23'])
+    >>> _optimal(["gpt2"]), _optimal(["70B", "--tokens", "1T"])
+    (['explain', 'tokensperparameter', 'gpt2'], ['design', '70B', '--tokens', '1T'])
+    """
+    values, first = _values(rest), "".join(rest[:1])
+    if any(option in values for option in BUDGETS):
+        return ["design", *rest]
+    if "--flops" in values:
+        return ["design", *_called(rest, {"--flops": OPTIMAL[1]})]
+    sized = bool(re.fullmatch(SIZED, first, re.ASCII))
+    params, tokens = first if sized else values.get("--params"), values.get("--tokens")
+    if params and tokens:
+        return ["design", *rest]
+    if params or tokens:
+        size = parse_count(params) if params else parse_count(tokens or "") / TOKENS_A_PARAMETER
+        more = rest[1:] if sized else _without(rest, "--params" if params else "--tokens")
+        return [*OPTIMAL, f"{compute_of(size):.4g}", *more]
+    if re.fullmatch(NAMED, first):
+        return ["explain", "tokensperparameter", *rest]
+    return [*OPTIMAL, *rest]
+
+
+def _without(words: Sequence[str], option: str) -> list[str]:
+    """The words without an option and its value."""
+    pairs = zip(("", *words), words, strict=False)
+    return [word for before, word in pairs if option not in (before, word.partition("=")[0])]
 
 
 def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     if not rest and word in LISTS:
         return [LISTS[word]]
     command = ALIASES[word].split()
-    if command[-1] == COMPUTE and any(re.fullmatch(BUDGETS, option.partition("=")[0]) for option in rest):
-        command = command[:-1]
+    if command == OF_LENGTH and "--gpu" in _values(rest):
+        return ["fit", "--serve"]
+    if command[0] == "serve" and any(option in ("--train", "--lora", "--qlora") for option in rest):
+        return ["fit" if len(command) > 1 else "train"]
     about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)
     if about_run and (word in WITH_TOKENS or command[0] in WITH_TOKENS):
         return ["train", *command[1:]]
@@ -323,6 +399,8 @@ def _product(words: Sequence[str]) -> list[str]:
 
 
 KV = ["explain", "kv"]
+OF_LENGTH = ["explain", "contextlength"]
+"""The length that a model was made for; on a card the largest one that fits is asked for."""
 OF_A_RUN = ("--tokens", "--max-steps", "--steps", "--epochs", "--num-train-epochs", "--samples", "--train-iters")
 """Options that say how much a run reads."""
 

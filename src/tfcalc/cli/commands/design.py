@@ -129,7 +129,9 @@ FURTHER = (
     ),
     Option("pad_vocab", ("--pad-vocab",), "pad the vocabulary to a multiple of it", number=True),
 )
-INSTEAD = BY_OF | {of: f"give the budget as --{of}, or leave it out" for of in ("flops", "memory")}
+INSTEAD = BY_OF | {
+    of: f"give the budget as --{of} {such}, or leave it out" for of, such in (("flops", "1e12"), ("memory", "80GB"))
+}
 """How to ask for what an option has an effect on."""
 OPTIONS = tuple(
     option._replace(flags=("--like", *option.flags)) if option.name == "model_name" else option

@@ -18,7 +18,8 @@ from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.question import QUANTITIES, number_path
 from tfcalc.catalog import is_known, is_path, preset
 from tfcalc.cli.app import settings_of, with_values
-from tfcalc.cli.commands import Command, command
+from tfcalc.cli.commands import COMMANDS, Command, command
+from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_peak
 from tfcalc.cli.commands.number_of_answer import PATH, of_answer, of_one_model, path_among
@@ -41,6 +42,7 @@ from tfcalc.errors import TfcalcError, UnknownTarget, UsageError
 from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
+from tfcalc.report.concepts import known as concepts
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ def by_words(words: Sequence[str]) -> Command:
     if path is None and (another := _of_another(words)):
         return command(another)
     if path is None and (named := concept_among(words)) is not None:
+        if named.concept.of_run and any(word.partition("=")[0] in TOKENS.flags for word in words):
+            named = named._replace(concept=named.concept._replace(opens=named.concept.of_run))
         return of_concept(named)
     of_a_part = (
         path is not None
@@ -179,9 +183,10 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     >>> concept_among(["what", "is", "mfu", "of", "gpt2"])[1:], concept_among(["KV cache", "--context", "8k"])[1:]
     ((5, 'gpt2'), (1, ''))
     """
-    words = with_values(words, COMMAND.options)
-    valued = {flag for option in COMMAND.options if not option.switch and not option.alone for flag in option.flags}
-    optional = {flag for option in COMMAND.options if option.alone for flag in option.flags}
+    options = _options_of(words)
+    words = with_values(words, options)
+    valued = {flag for option in options if not option.switch and not option.alone for flag in option.flags}
+    optional = {flag for option in options if option.alone for flag in option.flags}
     found = [
         word
         for before, word in zip(["", *words], words, strict=False)
@@ -210,6 +215,15 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     if len(said) > 1 and not is_known(said[-1]) and (names := near(" ".join(said), SURE)):
         raise UsageError(f"{quoted(' '.join(said))} is not known", f"did you mean {', '.join(names)}?")
     return None if of_a_model is None else NamedConcept(of_a_model, len(found), model)
+
+
+def _options_of(words: Sequence[str]) -> tuple[Option, ...]:
+    """The options of ``explain``; where others are typed, those of the commands that have numbers of concepts, too."""
+    flags = {flag for option in COMMAND.options for flag in option.flags}
+    if all(word.partition("=")[0] in flags for word in words if word.startswith("--")):
+        return COMMAND.options
+    opened = dict.fromkeys(one.opens.partition(".")[0] for one in concepts().values())
+    return (*COMMAND.options, *(option for name in opened if name in COMMANDS for option in command(name).options))
 
 
 def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
