@@ -199,7 +199,7 @@ def test_changes_come_in_the_order_of_what_they_cost() -> None:
         "QLoRA r=16",
         "Adafactor",
         "SGD without momentum",
-        "64 GPUs, FSDP",
+        "1024 GPUs, FSDP",
     ]
     assert order(of_serving(Workload(kernel="eager"), Serving(cache="dynamic", context=8192, concurrency=4))) == [
         "flash attention",
@@ -224,7 +224,7 @@ def test_what_is_done_already_is_no_change() -> None:
         base_weights="nf4-dq",
         zero="3",
         layout="fsdp2",
-        gpus=64,
+        gpus=1024,
         offload="all",
         offload_activations=True,
         loss="fused",
@@ -243,11 +243,11 @@ def test_gpus_that_are_there_are_used_before_more_are_asked_for() -> None:
     several = [change.name for change in of_training(load("gpt2"), TRAINING, plan).known["sharing"].degrees]
     assert several == ["ZeRO-1", "ZeRO-2", "FSDP"]
     more = of_training(load("gpt2"), TRAINING, plan).known["gpus"].degrees
-    assert [change.name for change in more] == ["16 GPUs, FSDP", "32 GPUs, FSDP", "64 GPUs, FSDP"]
+    assert [change.name for change in more] == [f"{gpus} GPUs, FSDP" for gpus in (16, 32, 64, 128, 256, 512, 1024)]
     assert more[0].flags(plan) == ("--fsdp", "--gpus 16")
     fsdp = plan.replaced(zero="3", layout="fsdp2")
     more = of_training(load("gpt2"), TRAINING, fsdp).known["gpus"].degrees
-    assert [change.name for change in more] == ["16 GPUs, FSDP", "32 GPUs, FSDP", "64 GPUs, FSDP"]
+    assert [change.name for change in more] == [f"{gpus} GPUs, FSDP" for gpus in (16, 32, 64, 128, 256, 512, 1024)]
     assert more[0].flags(plan) == ("--gpus 16",)
 
 

@@ -60,7 +60,7 @@ WORDS = {
     "dp": "{0} copies share the batch",
     "hsdp": "{0} replicas of whole shards",
     "b": "micro-batches of {0} sequences, else of 1",
-    "zero": "stage {0} of ZeRO, else 1 (2: gradients are shared, 3: FSDP)",
+    "zero": "stage {0} of ZeRO, else 1 (3: FSDP)",
     "full": "layers run again in backward",
     "selective": "modules run again in backward",
 }
@@ -400,17 +400,17 @@ class Plan(OneLayout):
 
     @property
     def _alike(self) -> str:
-        return f"{self.equal_within:,} lie" if self.equal_within > 1 else "no other lies"
+        if self.equal_within == 1:
+            return "no other lies within 2 % of the first"
+        return f"{self.equal_within:,} lie within 2 % of the first, too close to tell"
 
     def _notes(self) -> Iterator[str]:
         yield self.in_case.memory_in_words
         if not self.fits:
             yield from self._what_fits()
         elif self.searched > 1:
-            yield (
-                f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
-                f"{self._alike} within 2 % of the first: equal, as far as this estimate can tell"
-            )
+            rest = self.searched - self.fitting
+            yield f"{self.searched:,} layouts: {self.fitting:,} fit, {rest:,} do not; {self._alike}"
             if unpublished := self._unpublished():
                 yield unpublished
             if self.question.pareto:
@@ -505,7 +505,7 @@ class Plan(OneLayout):
         return list(shared) if self.case.possible.unruled else []
 
     def _unpublished(self) -> str:
-        """What is to be said of a first layout with ZeRO 2, which no run tells; empty of any other one."""
+        """Remark on a first layout with ZeRO 2, which no run tells; empty of any other one."""
         if self.question.stack == FSDP or self.question.fixed.zero is not None or self.one.layouts.zero != 2:
             return ""
         known = next((one for one in self.layouts if one.source.one.layouts.zero != 2), None)

@@ -1140,11 +1140,7 @@ class Serve(ServedAnswer):
             yield f"Estimate for {self.engine}{made}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
-            bands = self.band(first=False), self.band(first=True)
-            yield self._told_of_band(bands[0], "a token")
-            yield self._told_of_band(bands[1], "the first")
-            if any(band.kind in OF_BAND for band in bands):
-                yield "Each of these runs was estimated without those of its own source, model, GPU and engine"
+            yield from self._told_of_bands(self.band(first=False), self.band(first=True))
             if self.own is None and not self.question.load.static:
                 yield from self._told_of_server(self.by)
             if self.of.token.keeps_states and not self.of.token.routings:
@@ -1215,6 +1211,16 @@ class Serve(ServedAnswer):
             yield f"Its band begins without a server's own {seconds}, known of {by.fewest} requests or more"
         elif 2 * beside > at.first.value:
             yield f"{short_seconds(beside)} of the first are the server's own, beside reading prompts"
+
+    def _told_of_bands(self, token: ServingBand, first: ServingBand) -> Iterator[str]:
+        if {token.kind, first.kind} <= {*OF_BAND}:
+            times, of_first = (f"{band.low:.3g} to {band.high:.3g} times the estimate of" for band in (token, first))
+            runs, of_prompts = (f"({band.rows:,}: {OF_BAND[band.kind]})" for band in (token, first))
+            told = f"took {times} a token {runs}, and {of_first} the first {of_prompts}"
+            yield f"Four of five published runs, each estimated without its own system's, {told}"
+        else:
+            yield self._told_of_band(token, "a token")
+            yield self._told_of_band(first, "the first")
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:

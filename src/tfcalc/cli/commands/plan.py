@@ -82,7 +82,7 @@ DEGREES = spreading((*SHARES, REPLICAS))
 ZERO = Option(
     "zero",
     ("--zero",),
-    "stage of ZeRO; 3 is FSDP [default: 1, 2 and 3 are tried]",
+    "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried, DeepSpeed's 2, too]",
     ("0", "1", "2", "3"),
     group="gpus",
     front=True,
