@@ -116,7 +116,7 @@ def stages_of_zero(space: Space, *, pipeline: bool) -> Sequence[int]:
 
     In a pipeline gradients that are shared would be summed up for each micro-batch, and weights gathered, which FSDP
     alone waits with (stage 2). Without one stage 2 is DeepSpeed's; Megatron-FSDP has it (``optim_grads``), but of its
-    steps none is published, and it would be the first by hundredths of a second.
+    steps none is published, and it would be first by less than an estimate can tell.
     """
     if space.fixed.zero is not None:
         return space.fixed.zero
