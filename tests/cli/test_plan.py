@@ -698,6 +698,20 @@ def test_the_verdict_on_experts_rests_on_what_published_runs_reserved(quick: Qui
     assert one["reserved"] == expected
 
 
+def test_what_is_larger_than_a_gpu_is_not_simulated(quick: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some 400 billion parameters on eight H100s: simulations of 21 steps that cannot be took 4 of 5 seconds."""
+    refused = "the allocator was asked about a step that is larger than the GPU"
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError(refused)
+
+    monkeypatch.setattr("tfcalc.training.peaks.Peaks.reserved", never)
+    found = answer(quick, "plan", "deepseek-llm-67b-base", "--gpu", "8xh100", "--seq", "1k", "--d-model", "32000")
+    assert not found["fits"]
+    assert found["reserved"]["low_bytes"] == found["peak_bytes"] > found["usable_bytes"]
+    assert {one["reserved"]["simulated"] for one in [found, *found["layouts"]]} == {False}
+
+
 def test_a_mixture_that_does_not_fit_is_laid_out_by_plan(quick: Quick) -> None:
     """``train`` names a plan of the same GPUs and batch, which runs, ``memory`` the command; of a dense model none."""
     words = ("mixtral-8x22b", "--gpu", "32xh100")

@@ -173,8 +173,12 @@ class PlanCase:
         return run, plan
 
     def simulated(self, one: EvaluatedLayout) -> Simulated | None:
-        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape."""
-        if self.on_tape(one.layouts) is None:
+        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape.
+
+        Of a step whose tensors alone are more than a GPU has, nobody needs what they leave between them.
+        """
+        peak = self.on_tape(one.layouts)
+        if peak is None or peak > self.usable:
             return None
         return lambda within: self.peaks.reserved_within(*self.asked(one.layouts), within)
 
