@@ -29,6 +29,7 @@ from tfcalc.timing.rates import STACKS, Price, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
+from tfcalc.training.allocator import Reserved
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.precisions import precision
@@ -90,6 +91,7 @@ class PlanCase:
         self.possible = Possible(self.space)
         self.peaks = Peaks(question.model)
         self.on_tape: Callable[[Layouts], int | None] = cache(self._on_tape)
+        self.without_end: Callable[[Layouts], Reserved] = cache(self._without_end)
 
     @cached_property
     def by(self) -> LayoutEvaluator:
@@ -173,14 +175,14 @@ class PlanCase:
         return run, plan
 
     def simulated(self, one: EvaluatedLayout) -> Simulated | None:
-        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape.
-
-        Of a step whose tensors alone are more than a GPU has, nobody needs what they leave between them.
-        """
-        peak = self.on_tape(one.layouts)
-        if peak is None or peak > self.usable:
+        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape."""
+        if self.on_tape(one.layouts) is None:
             return None
         return lambda within: self.peaks.reserved_within(*self.asked(one.layouts), within)
+
+    def _without_end(self, at: Layouts) -> Reserved:
+        """Bytes that PyTorch's allocator reserves for a layout's step, however many the GPU has."""
+        return self.peaks.reserved(*self.asked(at))
 
     def reserved(self, one: EvaluatedLayout, *, by_tape: bool = True) -> Figure:
         """Bytes that PyTorch reserves, by its allocator simulated; where it is not, from what is allocated upwards.
@@ -193,7 +195,7 @@ class PlanCase:
             return on_card(peak, peak, 0, megatron=self.question.stack == MEGATRON).reserved
         found = simulated(self.usable)
         if found is None or found.given_back:
-            found = self.peaks.reserved(*self.asked(one.layouts))
+            found = self.without_end(one.layouts)
         return on_card(self.peak(one), found.reserved, 0, megatron=True).reserved
 
     @cached_property
