@@ -222,6 +222,20 @@ def test_limits(quick: Quick) -> None:
     assert answer(quick, *words, "--slo", "tpot=1s")["slo"]["verdict"] == "should"
 
 
+def test_how_the_most_requests_are_served_is_told(quick: Quick) -> None:
+    """Where one request is asked about, time, tokens and dollars of the line on the most are theirs, not its own."""
+    words = ("serve", "llama-3.1-8b", "--gpu", "h100", "--output", "500", "--slo", "ttft=500ms,tpot=50ms")
+    told = quick(*words, "-q").stdout
+    found = re.match(r"([\d,]+) requests are within .*?, at (\S+) ms a token .*?, ([\d,]+) tokens/s, (\S+) USD", told)
+    assert found
+    most, token, rate, cost = (float(each.replace(",", "")) for each in found.groups())
+    at = answer(quick, *words, "--concurrency", f"{most:.0f}")["estimate"]
+    assert token == pytest.approx(at["tpot_ms"]["value"], rel=0.02)
+    assert rate == pytest.approx(at["tokens_per_second"]["value"], rel=1e-3)
+    assert cost == pytest.approx(at["usd_per_million_output_tokens"]["value"], rel=0.05)
+    assert "; 1 request should be within them: each user waits" in told
+
+
 def test_what_would_serve_more_was_tried(quick: Quick) -> None:
     """Each change that is proposed is accepted as it is printed, and serves as many as it says, and no more."""
     words = ["serve", "llama-3.1-70b", "--input", "2k", "--output", "500", "--slo", "ttft=1s,tpot=50ms"]
@@ -252,6 +266,9 @@ def test_the_fewest_gpus(quick: Quick) -> None:
     assert (large["gpus"], large["tp"], large["pp"]) == (16, 8, 2)  # 671 GB in 8 bits are more than 8 of 80 GB hold
     many = answer(quick, "serve", "llama-3-8b", "--gpu", "h100", "--concurrency", "100000", "--for", "gpus")
     assert 1024 * many["deployment"]["replicas"] >= 100_000  # an engine runs no more at once (vLLM's max_num_seqs)
+    told = quick("serve", "deepseek-v3", "--gpu", "h200", "--for", "gpus", "--concurrency", "64").stdout
+    assert told.startswith("8 x H200-SXM (tp 8) serve 64 requests at once; ")  # as its model card says: one server
+    assert "No fewer serve 64 at once: replicas of 1, 2, 4 ... 128 GPUs were tried, and no other numbers" in told
     late = quick("serve", "llama-3-8b", "--gpu", "h100", "--slo", "tpot=0.1ms", "--for", "gpus")
     assert late.returncode == 1
     assert "not one request is within the limits" in late.stdout
@@ -315,6 +332,29 @@ def test_a_model_that_its_engine_leaves_no_room(quick: Quick) -> None:
     told = answer(quick, *words, "--slo", "tpot=1s")
     assert (told["fits"], told["estimate"], told["slo"]["verdict"]) == (False, None, "should not")
     assert quick(*words, "--floor").returncode == 0  # which asks no engine
+
+
+def test_requests_that_wait_for_no_room(quick: Quick) -> None:
+    """vLLM runs 1,024 at once on a card of 70 GiB or more (its arg_utils), however many there is room for."""
+    told = quick("serve", "deepseek-v3", "--gpu", "8xb200", "--kv", "fp8", "--concurrency", "1100").stdout
+    why = "wait, as vllm 0.26 runs no more, by its max_num_seqs (all at once: "
+    assert told.startswith(f"1,024 of 1,100 requests run at once, the others {why}")
+    room = re.search(r"Room for ([\d,]+) requests", told)
+    assert room
+    assert int(room[1].replace(",", "")) > 1100
+
+
+def test_more_run_than_have_room_to_their_ends(quick: Quick) -> None:
+    """While half of its 256 tokens are made a request has 1,024 + 128, a tenth less than in the end: two numbers, and
+    why they differ is said.
+    """
+    told = quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", "1000").stdout
+    running, room = (re.search(words, told) for words in (r"^(\d+) of 1,000", r"Room for (\d+) requests of 1,280 tokens"))
+    assert running
+    assert room
+    assert int(running[1]) / int(room[1]) == pytest.approx(1280 / 1152, rel=5e-3)
+    assert f"tokens; while they are written they take less, so that {running[1]} run at once" in told
+    assert "take less" not in quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", room[1]).stdout
 
 
 def test_more_requests_than_run(quick: Quick) -> None:

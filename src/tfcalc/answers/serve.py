@@ -81,6 +81,8 @@ MOST_GPUS = 128
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
 CANNOT, SHOULD_NOT = "cannot", "should not"
 """Verdicts that deny: by a proof, and by what is assumed or estimated."""
+UNKNOWN = "unknown"
+"""Verdict where nothing is estimated."""
 
 
 class ServedAt:
@@ -550,7 +552,7 @@ class Promise:
         if not self.answer.holds:
             return SHOULD_NOT if self.answer.of.holds else CANNOT
         if self.answer.by is None:
-            return CANNOT if self.met is False else "unknown"
+            return CANNOT if self.met is False else UNKNOWN
         pairs = [
             (limit, guess, floor.seconds)
             for limit, guess, floor in (
@@ -947,7 +949,8 @@ class Serve(ServedAnswer):
             first = short_seconds(self.at.floor_of_first.seconds)
             told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
             told = self._waiting + told
-            return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
+            told = told if self.promise is None else f"{self._allowed(self.promise)}: {told}"
+            return f"{self._found}; {told}" if self.question.fewest and self.succeeded else told
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         users = self._waiting + users
@@ -961,8 +964,16 @@ class Serve(ServedAnswer):
             rate += f": {cost.value:,.2f} USD per million output tokens"
         told = f"{users}; {rate}"
         if self.promise is not None:
-            told = f"{self.promised}; {told}"
+            told = f"{self.promised}: {told}"
+        if self.question.fewest and self.succeeded:
+            told = f"{self._found}; {told}"
         return told if self.keeps_up else f"{self._too_many}; {told}"
+
+    @property
+    def _found(self) -> str:
+        """The fewest GPUs, where they were asked for."""
+        many, gpus = self.at.concurrency, self.question.gpus
+        return f"{self.where} serve{'s' * (gpus == 1)} {many:,} request{'s' * (many > 1)} at once"
 
     @property
     def _too_many(self) -> str:
@@ -981,23 +992,39 @@ class Serve(ServedAnswer):
         if at.running >= at.concurrency:
             return ""
         held = f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
-        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room{held}; "
+        why = "wait for room"
+        if at.running >= self.of.most * self.decoding:
+            why = f"wait, as {self.of.rules.called} runs no more" + ", by its max_num_seqs" * bool(self.of.rules.batched)
+        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others {why}{held}; "
 
     @property
     def promised(self) -> str:
-        """Number of requests within the limits, and what decides it."""
+        """Number of requests within the limits, how they are served, what decides it; and those asked for."""
         promise = self.promise
         assert promise is not None
-        largest = promise.largest
-        many = f"{largest:,} request{'s are' if largest > 1 else ' is'}" if largest else "not one request is"
-        most = f"{many} within the limits; {SAID_BY[promise.decided_by]} decides"
-        return f"{most}; {self.question.load.concurrency:,}: {promise.verdict}"
+        largest, decides = promise.largest, f"{SAID_BY[promise.decided_by]} decides"
+        if not largest:
+            return f"not one request is within the limits; {decides}; {self._verdict(promise)}"
+        most = f"{largest:,} request{'s are' if largest > 1 else ' is'} within the limits by the estimate"
+        if largest != self.at.concurrency:
+            at = self.point(largest)
+            times = f"{short_seconds(at.token.value)} a token and {short_seconds(at.first.value)} for the first"
+            cost = f", {at.cost.value:,.2f} USD per million" if at.cost else ""
+            most += f", at {times}, {at.rate.value:,.0f} tokens/s{cost}"
+        return f"{most}; {decides}; {self._verdict(promise)}"
 
     def _allowed(self, promise: Promise) -> str:
         if not promise.largest:
             return f"CANNOT: not one request is within the limits: {SAID_BY[promise.decided_by]} decides"
         many = f"more than {promise.largest:,} requests cannot be within the limits"
-        return f"{many}; {self.question.load.concurrency:,}: {promise.verdict}"
+        return f"{many}; {self._verdict(promise)}"
+
+    def _verdict(self, promise: Promise) -> str:
+        """Say how sure it is that as many requests as were asked for are within the limits."""
+        requests = f"{self.at.concurrency:,} request{'s' * (self.at.concurrency > 1)}"
+        if promise.verdict == UNKNOWN:
+            return f"whether {requests} would be within them is not known"
+        return f"{requests} {promise.verdict} be within them"
 
     def _does_not_fit(self) -> str:
         of = self.of
@@ -1165,13 +1192,14 @@ class Serve(ServedAnswer):
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
-            ways = sum(1 for _ in layouts(self.question))
-            yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
+            tried = f"1, 2, 4 ... {MOST_GPUS} GPUs were tried, and no other numbers"
+            yield f"No fewer serve {self.question.load.concurrency:,} at once: replicas of {tried}"
         elif self.question.fewest:
             ways = sum(1 for _ in layouts(self.question))
             yield f"None of {ways} ways to share it keeps the limits, among up to {MOST_GPUS} GPUs"
         requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
-        yield f"Room for {requests} of {self.question.load.longest:,} tokens"
+        shorter = f"; while they are written they take less, so that {at.running:,} run at once"
+        yield f"Room for {requests} of {self.question.load.longest:,} tokens{shorter * (at.running > self.capacity)}"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
