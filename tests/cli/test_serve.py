@@ -203,6 +203,14 @@ def test_a_cache_whose_blocks_are_not_known(quick: Quick) -> None:
     assert "leave --profiled and --nontorch out" in refused
 
 
+def test_less_than_a_token_a_second(quick: Quick) -> None:
+    """A million tokens of a prompt before each answer: less than one token a second and GPU is no 0."""
+    told = quick("serve", "deepseek-v4-flash", "--gpu", "8xh200", "--context", "1M", "-q").stdout
+    found = re.search(r"; ([\d.]+) tokens/s in all, (0\.\d+) a GPU", told)
+    assert found
+    assert float(found[2]) == pytest.approx(float(found[1]) / 8, rel=0.05)
+
+
 def test_limits(quick: Quick) -> None:
     """The largest number of requests is within the limits, one more is not; the exit code says whether those asked for
     are.
@@ -334,6 +342,51 @@ def test_a_model_that_its_engine_leaves_no_room(quick: Quick) -> None:
     assert quick(*words, "--floor").returncode == 0  # which asks no engine
 
 
+def test_formats_that_an_engine_stores(quick: Quick) -> None:
+    """ggml's types are llama.cpp's alone (--cache-type-k), which has no fp8; what is advised for it is taken."""
+    for engine, kv, remedy in (("vllm", "q8_0", "take --kv fp8"), ("llama.cpp", "fp8", "take --kv q8_0")):
+        for words in (("serve", "llama-3.1-8b"), ("memory", "llama-3.1-8b", "--serve")):
+            refused = quick(*words, "--gpu", "h100", "--engine", engine, "--kv", kv)
+            assert refused.returncode == 2
+            assert f"{engine} stores no cache in '{kv}'; {remedy}" in refused.stderr
+    asked = ("serve", "llama-3.1-8b", "--gpu", "rtx-4090", "--engine", "llama.cpp", "--weights", "q8_0")
+    told = quick(*asked, "--slo", "tpot=1s").stdout
+    assert "fp8" not in told
+    assert "--kv q8_0 would serve" in told
+    assert quick(*asked, "--slo", "tpot=1s", "--kv", "q8_0").returncode == 0
+
+
+def test_a_change_of_what_is_so_already_is_not_advised(quick: Quick) -> None:
+    """DeepSeek-V3's own weights are fp8: nothing more is served with --weights fp8 beside --kv fp8."""
+    told = quick("serve", "deepseek-v3", "--gpu", "8xh200", "--slo", "tpot=50ms").stdout
+    assert "--kv fp8 would serve" in told
+    assert "--weights" not in told
+    assert "--weights fp8 --kv fp8" in quick("serve", "llama-3.1-70b", "--gpu", "4xh100", "--slo", "tpot=50ms").stdout
+
+
+def test_a_link_of_the_ways_that_use_it(quick: Quick) -> None:
+    """Copies of the model send each other nothing, and are told beside ways that do; alone a link is idle."""
+    words = ("serve", "qwen3-8b", "--gpu", "4xl40s", "--link", "25GB/s", "--tp")
+    both = quick(*words, "1,4")
+    assert both.returncode == 0
+    assert "4 replicas" in both.stdout
+    assert "a link has no effect where GPUs share no layer" in quick(*words, "1").stderr
+
+
+def test_room_that_no_log_confirms(quick: Quick) -> None:
+    """vllm-project/recipes#762: of DeepSeek-V4-Flash on 8 B200, TP 8, fp8, 95 % of the card, vLLM 0.25 logged room for
+    20.43 requests of 1,048,576 tokens, about half of what bytes alone tell; that is said.
+    """
+    words = ("serve", "deepseek-v4-flash", "--gpu", "8xb200", "--context", "1M", "--kv", "fp8", "--tp", "8")
+    told = quick(*words).stdout
+    room = re.search(r"Room for (\d+) requests of 1,048,576 tokens", told)
+    assert room
+    assert 1.7 < int(room[1]) / 20.43 < 2.3
+    assert "by bytes alone" in told
+    assert "vLLM 0.25 logged half as much" in told
+    assert "by bytes alone" not in quick("serve", "gpt-oss-20b", "--gpu", "h100").stdout
+
+
 def test_requests_that_wait_for_no_room(quick: Quick) -> None:
     """vLLM runs 1,024 at once on a card of 70 GiB or more (its arg_utils), however many there is room for."""
     told = quick("serve", "deepseek-v3", "--gpu", "8xb200", "--kv", "fp8", "--concurrency", "1100").stdout
@@ -349,7 +402,7 @@ def test_more_run_than_have_room_to_their_ends(quick: Quick) -> None:
     why they differ is said.
     """
     told = quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", "1000").stdout
-    running, room = (re.search(words, told) for words in (r"^(\d+) of 1,000", r"Room for (\d+) requests of 1,280 tokens"))
+    running, room = re.search(r"^(\d+) of 1,000", told), re.search(r"Room for (\d+) requests of 1,280 tokens", told)
     assert running
     assert room
     assert int(running[1]) / int(room[1]) == pytest.approx(1280 / 1152, rel=5e-3)
@@ -513,7 +566,7 @@ def test_what_comes_at_a_rate_is_what_is_paid_for(quick: Quick) -> None:
     found = answer(quick, *words)["estimate"]
     assert found["tokens_per_second"] == {"value": 25.6, "low": 25.6, "high": 25.6}
     assert found["usd_per_million_output_tokens"]["value"] == pytest.approx(2.95 / 3600 / 25.6 * 1e6)
-    assert "25.6 tokens/s come and are made: 32.01 USD" in quick(*words).stdout
+    assert "25.6 tokens/s are asked for and made: 32.01 USD" in quick(*words).stdout
 
 
 def test_prompts_that_other_gpus_read(quick: Quick) -> None:
@@ -762,6 +815,25 @@ def test_words_of_other_commands_name_them(quick: Quick) -> None:
         found = quick("serve", "llama-3-8b", *words)
         assert (found.returncode, found.stdout) == (2, "")
         assert "tfcalc memory MODEL --serve --engine vllm --gpu NAME" in found.stderr
+    for name in ("ttft", "tpot"):
+        assert f"type --slo {name}=50" in quick("serve", "llama-3-8b", f"--{name}", "50ms").stderr
+
+
+def test_what_follows_a_number_of_serving_is_asked_on_the_same_gpus(quick: Quick) -> None:
+    """671 GB in fp8 are on eight H200, and not on one H100, which the concept names by itself."""
+    told = quick("explain", "tpot", "deepseek-v3", "--gpu", "8xh200").stdout
+    typed = re.search(r"See also: tfcalc (serve .*)", told)
+    assert typed
+    assert "--gpu 8xh200" in typed[1]
+    assert quick(*typed[1].split()).returncode == 0
+
+
+def test_a_comparison_has_the_part_of_a_card_that_its_verdict_has(quick: Quick) -> None:
+    """An engine takes 90 % of 79.2 GiB: 71.3, in memory --serve and beside other models."""
+    words = ("--serve", "--gpu", "h100")
+    told = quick("compare", "qwen3-32b", "qwen2.5-32b", *words).stdout
+    assert f"H100 SXM has {0.9 * 79.18:.1f} GiB usable" in told
+    assert f"H100 SXM has {0.9 * 79.18:.1f} GiB usable" in quick("memory", "qwen3-32b", *words).stdout
 
 
 @pytest.mark.one_in(8)

@@ -535,8 +535,14 @@ class Promise:
         """The changes that serve more, each tried; none where nothing is estimated."""
         if self.answer.by is None:
             return ()
-        tried = map(kept, changes(self.answer.question))
-        return tuple(each for each in tried if each is not None and each.concurrency > self.largest)
+        found: list[ServesMore] = []
+        for each in map(kept, changes(self.answer.question)):
+            if each is None or each.concurrency <= self.largest:
+                continue
+            less = (one for one in found if each.options.endswith(f" {one.options}"))
+            if all(each.concurrency > one.concurrency for one in less):  # else a part of the change is enough
+                found.append(each)
+        return tuple(found)
 
     @property
     def decided_by(self) -> str:
@@ -954,11 +960,11 @@ class Serve(ServedAnswer):
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         users = self._waiting + users
-        rate = f"{at.rate.value:,.0f} tokens/s in all"
+        rate = f"{_rate(at.rate.value)} tokens/s in all"
         if self.question.rate and self.keeps_up:
-            rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
+            rate = f"{rate_in_words(at.rate.value)} tokens/s are asked for and made"
         if self.question.gpus > 1:
-            rate += f", {at.rate_of_gpu:,.0f} a GPU"
+            rate += f", {_rate(at.rate_of_gpu)} a GPU"
         cost = at.cost
         if cost is not None:
             rate += f": {cost.value:,.2f} USD per million output tokens"
@@ -994,7 +1000,9 @@ class Serve(ServedAnswer):
         held = f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
         why = "wait for room"
         if at.running >= self.of.most * self.decoding:
-            why = f"wait, as {self.of.rules.called} runs no more" + ", by its max_num_seqs" * bool(self.of.rules.batched)
+            why = f"wait, as {self.of.rules.called} runs no more" + ", by its max_num_seqs" * bool(
+                self.of.rules.batched
+            )
         return f"{at.running:,} of {at.concurrency:,} requests run at once, the others {why}{held}; "
 
     @property
@@ -1188,7 +1196,7 @@ class Serve(ServedAnswer):
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
         if self.question.rate and self.keeps_up:
             yield f"{self.question.rate:g} requests/s keep {self.question.load.concurrency:,} at work (Little's law)"
-            yield "In the runs behind the bands a request came when another ended: by themselves they come in bursts"
+            yield "The bands are of runs in which a request came when another ended: in bursts they wait longer"
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
@@ -1200,6 +1208,8 @@ class Serve(ServedAnswer):
         requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
         shorter = f"; while they are written they take less, so that {at.running:,} run at once"
         yield f"Room for {requests} of {self.question.load.longest:,} tokens{shorter * (at.running > self.capacity)}"
+        if self.of.joins_keys:
+            yield f"{BY_BYTES_ALONE}: {LOGGED_LESS}"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
@@ -1233,10 +1243,11 @@ class Serve(ServedAnswer):
         beside = self.of.beside_reading(at.requests, by)
         if not by.fewest:
             known = f"; on other GPUs it was up to {short_seconds(by.server)}" if by.server else ""
-            yield f"No run of a server tells a first token here: what it takes beside reading is not known{known}"
+            yield f"No run of a server tells a first token here: what it takes beside prompts is not known{known}"
         elif at.requests < by.fewest:
             seconds = short_seconds(beside)
-            yield f"Its band begins without a server's own {seconds}, known of {by.fewest} requests or more"
+            known = f"which are known of {by.fewest} requests or more"
+            yield f"The band of the first begins without the {seconds} that a server takes itself, {known}"
         elif 2 * beside > at.first.value:
             yield f"{short_seconds(beside)} of the first are the server's own, beside reading prompts"
 
@@ -1342,6 +1353,16 @@ NUMBERS = (
 
 SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the memory", "": "the memory"}
 """What decides, in words."""
+
+
+BY_BYTES_ALONE = "That room is by bytes alone, as how engines page one key for several tokens is not known"
+LOGGED_LESS = "of DeepSeek-V4-Flash vLLM 0.25 logged half as much"
+"""Source: vllm-project/recipes#762, 8 B200 and 1,048,576 tokens: 20.43 requests with TP 8, and 156.9 with DP 8."""
+
+
+def _rate(number: float) -> str:
+    """Write tokens per second, of which there may be less than one."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _mean(errors: list[float]) -> str:
@@ -1548,7 +1569,9 @@ def served(question: ServeQuestion) -> Serve:
             f"take --prefix {load.prompt - 1} or less",
         )
     if question.runs is None:
-        engine_named(question.engine)
+        rules = engine_named(question.engine)
+        if not question.floor:
+            rules.check_cache(question.plan.kv)
     if question.fewest:
         question = fewest(question)
     if question.rate:

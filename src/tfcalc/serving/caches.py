@@ -89,6 +89,9 @@ FORMATS: dict[str, CacheFormat] = {
     )
 }
 """The formats there are, by name. Source: vLLM's kv_cache_interface (page_size_bytes of each kind of layer)."""
+OF_EVERY_ENGINE = ("auto", "fp32", "bf16", "fp16")
+OF_LLAMA_CPP = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+"""Formats that no other engine stores, and the only ones of few bits that llama.cpp does: its --cache-type-k."""
 
 
 def cache_format(name: str) -> CacheFormat:
