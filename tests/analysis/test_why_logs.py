@@ -369,8 +369,8 @@ def test_the_concurrency_alone_is_told_in_bytes(quick: Quick) -> None:
 
 
 def test_the_concurrency_of_windows_is_told_in_bytes(quick: Quick) -> None:
-    """gpt-oss-120b: 18 of 36 layers store all tokens, 18 a window of 128, which in vLLM's SlidingWindowSpec is 127 and the
-    8,192 tokens of a step, in whole blocks of 16 and one more.
+    """gpt-oss-120b: 18 of 36 layers store all tokens, 18 a window of 128, which in vLLM's SlidingWindowSpec is 127 and
+    the 8,192 tokens of a step, in whole blocks of 16 and one more.
     """
     told = quick("why", "Maximum concurrency for 131,072 tokens per request: 5.76x", "gpt-oss-120b").stdout
     windows = (-(-(127 + 8192) // 16) + 1) * 16

@@ -319,7 +319,7 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
 
 
 def _of_no_pages(asked: LogQuestion, lines: Sequence[log.LoggedNumber | None]) -> Iterator[LogRemark]:
-    """What lines on the room for a cache are, where no rule pages that; the reason is told of the first."""
+    """Remarks that say what lines on a cache are that no rule pages; the first has the reason."""
     meant = (
         "what is left of the card for the cache",
         "requests at once x their length, no capacity",
