@@ -410,6 +410,13 @@ def test_more_run_than_have_room_to_their_ends(quick: Quick) -> None:
     assert "take less" not in quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", room[1]).stdout
 
 
+def test_what_is_too_long_is_told_where_nothing_fits(quick: Quick) -> None:
+    """Llama 3 70B has 8,192 positions (its config), whatever it takes to store more."""
+    told = quick("serve", "llama-3-70b", "--context", "128k", "--gpu", "h100").stdout
+    assert told.startswith("CANNOT")
+    assert "The model was made for 8,192 tokens, fewer than the 131,072 asked for" in told
+
+
 def test_more_requests_than_run(quick: Quick) -> None:
     """Those that wait are told first; it is an answer, and no verdict, so that only a limit makes the exit code 1."""
     words = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--context", "128k", "--concurrency", "5")
@@ -656,7 +663,8 @@ def test_what_a_refusal_proposes_is_accepted(quick: Quick) -> None:
     unknown = quick("serve", "llama-3-8b", "--gpu", "h1000")
     assert (unknown.returncode, unknown.stderr) == (
         2,
-        "tfcalc: accelerator 'h1000' is not known; did you mean H100?\n",
+        "tfcalc: accelerator 'h1000' is not known; did you mean H100? or give --gpu 24GB@576GB/s for one of your own, "
+        "with its memory and bandwidth\n",
     )
     assert "nearest: 2, 4" in quick("serve", "llama-3-8b", "--gpu", "4xh100", "--tp", "3").stderr
     refused = quick("serve", "llama-3-8b", "--gpu", "3xh100", "--tp", "2")
@@ -871,6 +879,29 @@ def test_gpus_stand_side_by_side(quick: Quick) -> None:
     assert f"4 x H200-SXM beside 4 x B200-HGX: {called} {more[part]:+.2g} ms, " in told
     opened = quick("explain", "serve.served.1.floor.tpot_bandwidth_ms", *asked[1:], "--gpu", "4xh200,4xb200", "-q")
     assert float(opened.stdout) == pytest.approx(both["served"][1]["floor"]["tpot_bandwidth_ms"], rel=0.01)
+
+
+def test_what_no_faster_gpu_shortens_is_told(quick: Quick) -> None:
+    """A GPU launches as many kernels, and its host does as much, whatever its bandwidth: both are in each column."""
+    words = ("serve", "qwen3-32b", "--gpu", "h200,b200", "--concurrency", "4")
+    parts = [one["estimate"]["parts_ms"] for one in answer(quick, *words)["served"]]
+    assert all(parts[0][name] == parts[1][name] for name in ("launches", "host"))
+    assert parts[0]["kernels"] > parts[1]["kernels"]
+    both = parts[1]["launches"] + parts[1]["host"]
+    told = f"The same in each: launches {parts[1]['launches']:.2g} ms, host {parts[1]['host']:.2g} ms; {both:.2g} ms of"
+    assert told in quick(*words).stdout
+
+
+def test_a_card_that_nobody_lists_may_be_said(quick: Quick) -> None:
+    """tt-metal#23477: an n300 has 24 GB and 576 GB/s (its specification); 7.6 GB of weights less their table are read
+    in 12 ms at least.
+    """
+    refused = quick("serve", "qwen2.5-7b", "--gpu", "n300").stderr
+    typed = re.search(r"or give (--gpu \S+) for one of your own", refused)
+    assert typed
+    told = answer(quick, "serve", "qwen2.5-7b", *typed[1].split(), "--weights", "int8", "--floor")["floor"]
+    read = 7_615_616_512 - 152_064 * 3584  # bytes in 8 bits; scales, a cache and a head in 16 bits are less than 1 GB
+    assert read / 576e6 < told["tpot_ms"] < (read + 1e9) / 576e6
 
 
 def test_ways_to_share_a_model_stand_side_by_side(quick: Quick) -> None:

@@ -1147,6 +1147,7 @@ class Serve(ServedAnswer):
 
     def _notes(self) -> Iterator[str]:
         if not self.holds:
+            yield from self._told_of_length()
             return
         at = self.at
         floor = at.floor_of_token
@@ -1191,9 +1192,7 @@ class Serve(ServedAnswer):
         draft = self.question.load.draft
         if draft.tokens:
             yield f"A step makes {draft.made:.3g} tokens of each request; {self._guessed_by()}"
-        longest = self.question.model.longest
-        if isinstance(longest, int) and self.question.load.longest > longest:
-            yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
+        yield from self._told_of_length()
         if self.question.rate and self.keeps_up:
             yield f"{self.question.rate:g} requests/s keep {self.question.load.concurrency:,} at work (Little's law)"
             yield "The bands are of runs in which a request came when another ended: in bursts they wait longer"
@@ -1213,6 +1212,12 @@ class Serve(ServedAnswer):
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
+
+    def _told_of_length(self) -> Iterator[str]:
+        """Yield that the model was made for shorter requests, where it was."""
+        longest = self.question.model.longest
+        if isinstance(longest, int) and self.question.load.longest > longest:
+            yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
 
     @staticmethod
     def _told_of_more(promise: Promise) -> Iterator[str]:

@@ -37,7 +37,7 @@ def card_of(name: str, link: float | None = None) -> Accelerator:
     """
     if "," in name:
         raise UsageError("serve asks about GPUs of one kind", f"take one of {quoted(name)}, and ask again")
-    card = named(name)[0]
+    card = named(name, "--gpu 24GB@576GB/s for one of your own, with its memory and bandwidth")[0]
     if not card.bandwidth:
         fact = f"{quoted(name)} says how much memory a card has, and no bandwidth follows from it"
         remedy = "name the card: --gpu rtx-4090; or say its bandwidth: --gpu 24GB@576GB/s"
