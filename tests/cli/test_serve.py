@@ -827,6 +827,13 @@ def test_words_of_other_commands_name_them(quick: Quick) -> None:
         assert f"type --slo {name}=50" in quick("serve", "llama-3-8b", f"--{name}", "50ms").stderr
 
 
+def test_an_option_that_takes_the_next_one_for_its_value(quick: Quick) -> None:
+    """serve -h names memory --serve --profiled: typed before --gpu it has that as its value, and h100 is left over."""
+    refused = quick("memory", "llama-3-8b", "--serve", "--profiled", "--gpu", "h100")
+    assert refused.returncode == 2
+    assert "--profiled has no value: --gpu follows it; --profiled: peak of the engine's profile run" in refused.stderr
+
+
 def test_what_follows_a_number_of_serving_is_asked_on_the_same_gpus(quick: Quick) -> None:
     """671 GB in fp8 are on eight H200, and not on one H100, which the concept names by itself."""
     told = quick("explain", "tpot", "deepseek-v3", "--gpu", "8xh200").stdout
