@@ -899,6 +899,19 @@ def test_what_no_faster_gpu_shortens_is_told(quick: Quick) -> None:
     assert told in quick(*words).stdout
 
 
+def test_weights_of_the_experts_that_are_expected(quick: Quick) -> None:
+    """DeepSeek-V3 over eight GPUs, 64 tokens: of 256 experts 256 (1 - (1 - 8/256)^64) in each of 58 layers, with three
+    matrices of 7,168 x 2,048 in fp8 and an fp32 scale for each 128 x 128 numbers, beside what is read of one token.
+    """
+    words = ("serve", "deepseek-v3", "--gpu", "8xh200")
+    one = answer(quick, *words)["exact"]["weights_bytes_per_step"]
+    expected = 256 * (1 - (1 - 8 / 256) ** 64)
+    read = one + 58 * (expected - 8) * 3 * 7168 * 2048 * (1 + 4 / 128**2) / 8
+    told = f"{expected:.1f} expected: weights of {read / 2**30:.1f} GiB, {read / 4.8e9:.2g} ms at peak"
+    assert told in quick(*words, "--concurrency", "64").stdout
+    assert "8.0 expected\n" in quick(*words).stdout
+
+
 def test_a_card_that_nobody_lists_may_be_said(quick: Quick) -> None:
     """tt-metal#23477: an n300 has 24 GB and 576 GB/s (its specification); 7.6 GB of weights less their table are read
     in 12 ms at least.

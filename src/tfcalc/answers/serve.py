@@ -828,6 +828,13 @@ class Serve(ServedAnswer):
         return value_of(step.least_weights - step.gathered + self.in_a_step * step.gathered)
 
     @property
+    def expected_weights(self) -> int:
+        """Bytes of weights of a step, of the experts that its tokens are sent to on average."""
+        step, requests = self.of.token, self.in_a_step
+        gathered = value_of(step.gathered)
+        return round(step._replace(tokens=requests * self.of.checked).expected_weights) + (requests - 1) * gathered
+
+    @property
     def step_cache(self) -> int:
         """Bytes of the cache of a step."""
         step = self.of.token
@@ -1165,7 +1172,11 @@ class Serve(ServedAnswer):
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
-            yield f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+            told = f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+            bandwidth, read = self.question.card.bandwidth, self.expected_weights
+            if read > self.step_weights and bandwidth:
+                told += f": weights of {short_bytes(read)}, {short_seconds(read / bandwidth)} at peak"
+            yield told
         if self.by is None:
             if not self.question.floor:
                 yield f"Nothing is estimated: {self.unknown}"
