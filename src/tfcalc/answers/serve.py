@@ -1172,11 +1172,11 @@ class Serve(ServedAnswer):
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
-            told = f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+            chosen = f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
             bandwidth, read = self.question.card.bandwidth, self.expected_weights
             if read > self.step_weights and bandwidth:
-                told += f": weights of {short_bytes(read)}, {short_seconds(read / bandwidth)} at peak"
-            yield told
+                chosen += f": weights of {short_bytes(read)}, {short_seconds(read / bandwidth)} at peak"
+            yield chosen
         if self.by is None:
             if not self.question.floor:
                 yield f"Nothing is estimated: {self.unknown}"
