@@ -1172,7 +1172,8 @@ class Serve(ServedAnswer):
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
-            chosen = f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+            expected = f"{routing.expected(tokens):,.1f} expected"
+            chosen = f"Experts of a layer that are read: {least:,} to {most:,}, {expected}"
             bandwidth, read = self.question.card.bandwidth, self.expected_weights
             if read > self.step_weights and bandwidth:
                 chosen += f": weights of {short_bytes(read)}, {short_seconds(read / bandwidth)} at peak"
