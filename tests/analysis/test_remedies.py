@@ -69,6 +69,19 @@ def test_quality_is_lost_before_hardware_is_bought_and_only_with_what_it_needs()
     assert names(WAYS, SIZES, 300) == ["kernel1 + again1 + bits2", "kernel1 + again1 + gpus2"]
 
 
+def test_all_quality_is_lost_before_less_is_asked_for() -> None:
+    """Bits and cache are 500 of 1,000 off together, and neither alone is enough; a shorter request is."""
+    ways = Options(
+        {
+            "bits": (QUALITY, [change("bits")]),
+            "cache": (QUALITY, [change("cache")]),
+            "tokens": (REQUEST, [change("tokens")]),
+        }
+    )
+    assert names(ways, {"bits": 300, "cache": 200, "tokens": 600}, 500) == ["bits1 + cache1", "tokens1"]
+    assert names(ways, {"bits": 300, "cache": 100, "tokens": 600}, 500) == ["tokens1"]
+
+
 def test_all_that_there_is_together_comes_where_nothing_less_is_enough() -> None:
     assert names(WAYS, {**SIZES, "gpus": 100}, 0) == ["kernel1 + again1 + bits2 + gpus3"]
 

@@ -368,6 +368,32 @@ def test_the_concurrency_alone_is_told_in_bytes(quick: Quick) -> None:
     assert f"{56.73 * 131_072**2 / 2**30:.2f} in all" in said
 
 
+def test_the_concurrency_of_windows_is_told_in_bytes(quick: Quick) -> None:
+    """gpt-oss-120b: 18 of 36 layers store all tokens, 18 a window of 128, which in vLLM's SlidingWindowSpec is 127 and
+    the 8,192 tokens of a step, in whole blocks of 16 and one more.
+    """
+    told = quick("why", "Maximum concurrency for 131,072 tokens per request: 5.76x", "gpt-oss-120b").stdout
+    windows = (-(-(127 + 8192) // 16) + 1) * 16
+    each = 18 * (131_072 + windows) * 2 * 8 * 64 * 2 / GIB
+    assert f"18 layers store a window alone, with which it is {each:.2f} GiB for each, {5.76 * each:.2f} in all" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("Maximum concurrency for 1,048,576 tokens per request: 20.43x", "requests at once, were each so long"),
+        ("GPU KV cache size: 150,000 tokens", "requests at once x their length, no capacity"),
+        ("Available KV cache memory: 7.7 GiB", "what is left of the card for the cache"),
+    ],
+)
+def test_lines_of_a_cache_that_no_rule_pages(quick: Quick, line: str, said: str) -> None:
+    """vllm#51041 and vllm-project/recipes#762, of DeepSeek-V4-Flash: what the line is, and why no bytes follow."""
+    told = quick("why", line, "deepseek-v4-flash")
+    assert told.returncode == 0
+    assert f"{said}; " in told.stdout
+    assert "stores one key per 4 tokens; how engines page such a cache is not known" in told.stdout
+
+
 def test_the_library_reads_log_lines_too() -> None:
     """8,030,261,248 parameters of 2 bytes are 14.958 GiB; nanoGPT divides by 312 TFLOP/s on any card."""
     llama = tfcalc.load("llama-3.1-8b")

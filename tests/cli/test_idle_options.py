@@ -106,6 +106,7 @@ LINES = [
     ("explain mha --count all", "--count all has no effect on params"),
     ("explain total_params gpt2 --of flops", "--of flops has no effect on params.total_params"),
     ("why 7B llama-3-8b --batch 3", "--batch 3 has no effect on params; add --of flops or --of cache, or leave it out"),
+    ("why 56KiB gpt2 --of cache --context 128", "--context 128 has no effect on cache; take --of memory and give"),
     ("why 124M gpt2 --qlora", "--qlora 16 has no effect on a number that is not of bytes"),
     ("memory gpt2 --no-dropout", "--no-dropout has no effect on a model at rest"),
     ("explain total_params gpt2 --train", "--train has no effect on params"),

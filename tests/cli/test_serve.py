@@ -203,6 +203,14 @@ def test_a_cache_whose_blocks_are_not_known(quick: Quick) -> None:
     assert "leave --profiled and --nontorch out" in refused
 
 
+def test_less_than_a_token_a_second(quick: Quick) -> None:
+    """A million tokens of a prompt before each answer: less than one token a second and GPU is no 0."""
+    told = quick("serve", "deepseek-v4-flash", "--gpu", "8xh200", "--context", "1M", "-q").stdout
+    found = re.search(r"; ([\d.]+) tokens/s in all, (0\.\d+) a GPU", told)
+    assert found
+    assert float(found[2]) == pytest.approx(float(found[1]) / 8, rel=0.05)
+
+
 def test_limits(quick: Quick) -> None:
     """The largest number of requests is within the limits, one more is not; the exit code says whether those asked for
     are.
@@ -220,6 +228,20 @@ def test_limits(quick: Quick) -> None:
     certain = answer(quick, *words, "--concurrency", "64", "--slo", "tpot=5ms")["slo"]
     assert (certain["verdict"], certain["met"], certain["decided_by"]) == ("cannot", False, "tpot")
     assert answer(quick, *words, "--slo", "tpot=1s")["slo"]["verdict"] == "should"
+
+
+def test_how_the_most_requests_are_served_is_told(quick: Quick) -> None:
+    """Where one request is asked about, time, tokens and dollars of the line on the most are theirs, not its own."""
+    words = ("serve", "llama-3.1-8b", "--gpu", "h100", "--output", "500", "--slo", "ttft=500ms,tpot=50ms")
+    told = quick(*words, "-q").stdout
+    found = re.match(r"([\d,]+) requests are within .*?, at (\S+) ms a token .*?, ([\d,]+) tokens/s, (\S+) USD", told)
+    assert found
+    most, token, rate, cost = (float(each.replace(",", "")) for each in found.groups())
+    at = answer(quick, *words, "--concurrency", f"{most:.0f}")["estimate"]
+    assert token == pytest.approx(at["tpot_ms"]["value"], rel=0.02)
+    assert rate == pytest.approx(at["tokens_per_second"]["value"], rel=1e-3)
+    assert cost == pytest.approx(at["usd_per_million_output_tokens"]["value"], rel=0.05)
+    assert "; 1 request should be within them: each user waits" in told
 
 
 def test_what_would_serve_more_was_tried(quick: Quick) -> None:
@@ -252,6 +274,9 @@ def test_the_fewest_gpus(quick: Quick) -> None:
     assert (large["gpus"], large["tp"], large["pp"]) == (16, 8, 2)  # 671 GB in 8 bits are more than 8 of 80 GB hold
     many = answer(quick, "serve", "llama-3-8b", "--gpu", "h100", "--concurrency", "100000", "--for", "gpus")
     assert 1024 * many["deployment"]["replicas"] >= 100_000  # an engine runs no more at once (vLLM's max_num_seqs)
+    told = quick("serve", "deepseek-v3", "--gpu", "h200", "--for", "gpus", "--concurrency", "64").stdout
+    assert told.startswith("8 x H200-SXM (tp 8) serve 64 requests at once; ")  # as its model card says: one server
+    assert "No fewer serve 64 at once: replicas of 1, 2, 4 ... 128 GPUs were tried, and no other numbers" in told
     late = quick("serve", "llama-3-8b", "--gpu", "h100", "--slo", "tpot=0.1ms", "--for", "gpus")
     assert late.returncode == 1
     assert "not one request is within the limits" in late.stdout
@@ -315,6 +340,81 @@ def test_a_model_that_its_engine_leaves_no_room(quick: Quick) -> None:
     told = answer(quick, *words, "--slo", "tpot=1s")
     assert (told["fits"], told["estimate"], told["slo"]["verdict"]) == (False, None, "should not")
     assert quick(*words, "--floor").returncode == 0  # which asks no engine
+
+
+def test_formats_that_an_engine_stores(quick: Quick) -> None:
+    """ggml's types are llama.cpp's alone (--cache-type-k), which has no fp8; what is advised for it is taken."""
+    for engine, kv, remedy in (("vllm", "q8_0", "take --kv fp8"), ("llama.cpp", "fp8", "take --kv q8_0")):
+        for words in (("serve", "llama-3.1-8b"), ("memory", "llama-3.1-8b", "--serve")):
+            refused = quick(*words, "--gpu", "h100", "--engine", engine, "--kv", kv)
+            assert refused.returncode == 2
+            assert f"{engine} stores no cache in '{kv}'; {remedy}" in refused.stderr
+    asked = ("serve", "llama-3.1-8b", "--gpu", "rtx-4090", "--engine", "llama.cpp", "--weights", "q8_0")
+    told = quick(*asked, "--slo", "tpot=1s").stdout
+    assert "fp8" not in told
+    assert "--kv q8_0 would serve" in told
+    assert quick(*asked, "--slo", "tpot=1s", "--kv", "q8_0").returncode == 0
+
+
+def test_a_change_of_what_is_so_already_is_not_advised(quick: Quick) -> None:
+    """DeepSeek-V3's own weights are fp8: nothing more is served with --weights fp8 beside --kv fp8."""
+    told = quick("serve", "deepseek-v3", "--gpu", "8xh200", "--slo", "tpot=50ms").stdout
+    assert "--kv fp8 would serve" in told
+    assert "--weights" not in told
+    assert "--weights fp8 --kv fp8" in quick("serve", "llama-3.1-70b", "--gpu", "4xh100", "--slo", "tpot=50ms").stdout
+
+
+def test_a_link_of_the_ways_that_use_it(quick: Quick) -> None:
+    """Copies of the model send each other nothing, and are told beside ways that do; alone a link is idle."""
+    words = ("serve", "qwen3-8b", "--gpu", "4xl40s", "--link", "25GB/s", "--tp")
+    both = quick(*words, "1,4")
+    assert both.returncode == 0
+    assert "4 replicas" in both.stdout
+    assert "a link has no effect where GPUs share no layer" in quick(*words, "1").stderr
+
+
+def test_room_that_no_log_confirms(quick: Quick) -> None:
+    """vllm-project/recipes#762: of DeepSeek-V4-Flash on 8 B200, TP 8, fp8, 95 % of the card, vLLM 0.25 logged room for
+    20.43 requests of 1,048,576 tokens, about half of what bytes alone tell; that is said.
+    """
+    words = ("serve", "deepseek-v4-flash", "--gpu", "8xb200", "--context", "1M", "--kv", "fp8", "--tp", "8")
+    told = quick(*words).stdout
+    room = re.search(r"Room for (\d+) requests of 1,048,576 tokens", told)
+    assert room
+    assert 1.7 < int(room[1]) / 20.43 < 2.3
+    assert "by bytes alone" in told
+    assert "vLLM 0.25 logged half as much" in told
+    assert "by bytes alone" not in quick("serve", "gpt-oss-20b", "--gpu", "h100").stdout
+
+
+def test_requests_that_wait_for_no_room(quick: Quick) -> None:
+    """vLLM runs 1,024 at once on a card of 70 GiB or more (its arg_utils), however many there is room for."""
+    told = quick("serve", "deepseek-v3", "--gpu", "8xb200", "--kv", "fp8", "--concurrency", "1100").stdout
+    why = "wait, as vllm 0.26 runs no more, by its max_num_seqs (all at once: "
+    assert told.startswith(f"1,024 of 1,100 requests run at once, the others {why}")
+    room = re.search(r"Room for ([\d,]+) requests", told)
+    assert room
+    assert int(room[1].replace(",", "")) > 1100
+
+
+def test_more_run_than_have_room_to_their_ends(quick: Quick) -> None:
+    """While half of its 256 tokens are made a request has 1,024 + 128, a tenth less than in the end: two numbers, and
+    why they differ is said.
+    """
+    told = quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", "1000").stdout
+    running, room = re.search(r"^(\d+) of 1,000", told), re.search(r"Room for (\d+) requests of 1,280 tokens", told)
+    assert running
+    assert room
+    assert int(running[1]) / int(room[1]) == pytest.approx(1280 / 1152, rel=5e-3)
+    assert f"tokens; while they are written they take less, so that {running[1]} run at once" in told
+    assert "take less" not in quick("serve", "llama-3.1-8b", "--gpu", "h100", "--concurrency", room[1]).stdout
+
+
+def test_what_is_too_long_is_told_where_nothing_fits(quick: Quick) -> None:
+    """Llama 3 70B has 8,192 positions (its config), whatever it takes to store more."""
+    told = quick("serve", "llama-3-70b", "--context", "128k", "--gpu", "h100").stdout
+    assert told.startswith("CANNOT")
+    assert "The model was made for 8,192 tokens, fewer than the 131,072 asked for" in told
 
 
 def test_more_requests_than_run(quick: Quick) -> None:
@@ -473,7 +573,7 @@ def test_what_comes_at_a_rate_is_what_is_paid_for(quick: Quick) -> None:
     found = answer(quick, *words)["estimate"]
     assert found["tokens_per_second"] == {"value": 25.6, "low": 25.6, "high": 25.6}
     assert found["usd_per_million_output_tokens"]["value"] == pytest.approx(2.95 / 3600 / 25.6 * 1e6)
-    assert "25.6 tokens/s come and are made: 32.01 USD" in quick(*words).stdout
+    assert "25.6 tokens/s are asked for and made: 32.01 USD" in quick(*words).stdout
 
 
 def test_prompts_that_other_gpus_read(quick: Quick) -> None:
@@ -563,7 +663,8 @@ def test_what_a_refusal_proposes_is_accepted(quick: Quick) -> None:
     unknown = quick("serve", "llama-3-8b", "--gpu", "h1000")
     assert (unknown.returncode, unknown.stderr) == (
         2,
-        "tfcalc: accelerator 'h1000' is not known; did you mean H100?\n",
+        "tfcalc: accelerator 'h1000' is not known; did you mean H100? or give --gpu 24GB@576GB/s for one of your own, "
+        "with its memory and bandwidth\n",
     )
     assert "nearest: 2, 4" in quick("serve", "llama-3-8b", "--gpu", "4xh100", "--tp", "3").stderr
     refused = quick("serve", "llama-3-8b", "--gpu", "3xh100", "--tp", "2")
@@ -722,6 +823,32 @@ def test_words_of_other_commands_name_them(quick: Quick) -> None:
         found = quick("serve", "llama-3-8b", *words)
         assert (found.returncode, found.stdout) == (2, "")
         assert "tfcalc memory MODEL --serve --engine vllm --gpu NAME" in found.stderr
+    for name in ("ttft", "tpot"):
+        assert f"type --slo {name}=50" in quick("serve", "llama-3-8b", f"--{name}", "50ms").stderr
+
+
+def test_an_option_that_takes_the_next_one_for_its_value(quick: Quick) -> None:
+    """serve -h names memory --serve --profiled: typed before --gpu it has that as its value, and h100 is left over."""
+    refused = quick("memory", "llama-3-8b", "--serve", "--profiled", "--gpu", "h100")
+    assert refused.returncode == 2
+    assert "--profiled has no value: --gpu follows it; --profiled: peak of the engine's profile run" in refused.stderr
+
+
+def test_what_follows_a_number_of_serving_is_asked_on_the_same_gpus(quick: Quick) -> None:
+    """671 GB in fp8 are on eight H200, and not on one H100, which the concept names by itself."""
+    told = quick("explain", "tpot", "deepseek-v3", "--gpu", "8xh200").stdout
+    typed = re.search(r"See also: tfcalc (serve .*)", told)
+    assert typed
+    assert "--gpu 8xh200" in typed[1]
+    assert quick(*typed[1].split()).returncode == 0
+
+
+def test_a_comparison_has_the_part_of_a_card_that_its_verdict_has(quick: Quick) -> None:
+    """An engine takes 90 % of 79.2 GiB: 71.3, in memory --serve and beside other models."""
+    words = ("--serve", "--gpu", "h100")
+    told = quick("compare", "qwen3-32b", "qwen2.5-32b", *words).stdout
+    assert f"H100 SXM has {0.9 * 79.18:.1f} GiB usable" in told
+    assert f"H100 SXM has {0.9 * 79.18:.1f} GiB usable" in quick("memory", "qwen3-32b", *words).stdout
 
 
 @pytest.mark.one_in(8)
@@ -759,6 +886,42 @@ def test_gpus_stand_side_by_side(quick: Quick) -> None:
     assert f"4 x H200-SXM beside 4 x B200-HGX: {called} {more[part]:+.2g} ms, " in told
     opened = quick("explain", "serve.served.1.floor.tpot_bandwidth_ms", *asked[1:], "--gpu", "4xh200,4xb200", "-q")
     assert float(opened.stdout) == pytest.approx(both["served"][1]["floor"]["tpot_bandwidth_ms"], rel=0.01)
+
+
+def test_what_no_faster_gpu_shortens_is_told(quick: Quick) -> None:
+    """A GPU launches as many kernels, and its host does as much, whatever its bandwidth: both are in each column."""
+    words = ("serve", "qwen3-32b", "--gpu", "h200,b200", "--concurrency", "4")
+    parts = [one["estimate"]["parts_ms"] for one in answer(quick, *words)["served"]]
+    assert all(parts[0][name] == parts[1][name] for name in ("launches", "host"))
+    assert parts[0]["kernels"] > parts[1]["kernels"]
+    both = parts[1]["launches"] + parts[1]["host"]
+    told = f"The same in each: launches {parts[1]['launches']:.2g} ms, host {parts[1]['host']:.2g} ms; {both:.2g} ms of"
+    assert told in quick(*words).stdout
+
+
+def test_weights_of_the_experts_that_are_expected(quick: Quick) -> None:
+    """DeepSeek-V3 over eight GPUs, 64 tokens: of 256 experts 256 (1 - (1 - 8/256)^64) in each of 58 layers, with three
+    matrices of 7,168 x 2,048 in fp8 and an fp32 scale for each 128 x 128 numbers, beside what is read of one token.
+    """
+    words = ("serve", "deepseek-v3", "--gpu", "8xh200")
+    one = answer(quick, *words)["exact"]["weights_bytes_per_step"]
+    expected = 256 * (1 - (1 - 8 / 256) ** 64)
+    read = one + 58 * (expected - 8) * 3 * 7168 * 2048 * (1 + 4 / 128**2) / 8
+    told = f"{expected:.1f} expected: weights of {read / 2**30:.1f} GiB, {read / 4.8e9:.2g} ms at peak"
+    assert told in quick(*words, "--concurrency", "64").stdout
+    assert "8.0 expected\n" in quick(*words).stdout
+
+
+def test_a_card_that_nobody_lists_may_be_said(quick: Quick) -> None:
+    """tt-metal#23477: an n300 has 24 GB and 576 GB/s (its specification); 7.6 GB of weights less their table are read
+    in 12 ms at least.
+    """
+    refused = quick("serve", "qwen2.5-7b", "--gpu", "n300").stderr
+    typed = re.search(r"or give (--gpu \S+) for one of your own", refused)
+    assert typed
+    told = answer(quick, "serve", "qwen2.5-7b", *typed[1].split(), "--weights", "int8", "--floor")["floor"]
+    read = 7_615_616_512 - 152_064 * 3584  # bytes in 8 bits; scales, a cache and a head in 16 bits are less than 1 GB
+    assert read / 576e6 < told["tpot_ms"] < (read + 1e9) / 576e6
 
 
 def test_ways_to_share_a_model_stand_side_by_side(quick: Quick) -> None:

@@ -161,3 +161,12 @@ def test_windows_that_are_full_are_told(quick: Quick) -> None:
     every = quick("memory", "mistral-7b-v0.1", "--serve", "--context", "32k", "--gpu", "rtx-4090").stdout
     assert "From 4,096 tokens on the cache of a request does not grow" in every
     assert "tokens on" not in quick("memory", "mistral-7b-v0.1", "--serve", "--context", "4k").stdout
+
+
+def test_a_window_beside_summaries_is_no_full_window(quick: Quick) -> None:
+    """DeepSeek-V4-Flash: all of 43 layers have a window, 2 have it alone; 21 keep a key of 512 and one of 128 numbers
+    for 4 tokens, 20 one of 512 for 128, in 2 bytes (compress_ratios of its config).
+    """
+    kib = 2 * (21 * (512 + 128) / 4 + 20 * 512 / 128) / 1024
+    told = f"From 128 tokens on 2 layers cache nothing more of a request; a further token adds {kib:.2f} KiB"
+    assert told in quick("memory", "deepseek-v4-flash", "--serve", "--context", "1M").stdout

@@ -240,7 +240,10 @@ class Comparison(FieldsThatDiffer, in_order=True):
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:
-            yield self.card.has(self.units)
+            plans = [operand.serving for operand in self.operands]
+            yield from dict.fromkeys(
+                (self.card if plan is None else self.card.serving(plan)).has(self.units) for plan in plans
+            )
             yield from filter(None, (self.card.others,))
 
     def _assumes(self) -> Iterator[str]:

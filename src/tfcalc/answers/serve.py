@@ -81,6 +81,8 @@ MOST_GPUS = 128
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
 CANNOT, SHOULD_NOT = "cannot", "should not"
 """Verdicts that deny: by a proof, and by what is assumed or estimated."""
+UNKNOWN = "unknown"
+"""Verdict where nothing is estimated."""
 
 
 class ServedAt:
@@ -533,8 +535,14 @@ class Promise:
         """The changes that serve more, each tried; none where nothing is estimated."""
         if self.answer.by is None:
             return ()
-        tried = map(kept, changes(self.answer.question))
-        return tuple(each for each in tried if each is not None and each.concurrency > self.largest)
+        found: list[ServesMore] = []
+        for each in map(kept, changes(self.answer.question)):
+            if each is None or each.concurrency <= self.largest:
+                continue
+            less = (one for one in found if each.options.endswith(f" {one.options}"))
+            if all(each.concurrency > one.concurrency for one in less):  # else a part of the change is enough
+                found.append(each)
+        return tuple(found)
 
     @property
     def decided_by(self) -> str:
@@ -550,7 +558,7 @@ class Promise:
         if not self.answer.holds:
             return SHOULD_NOT if self.answer.of.holds else CANNOT
         if self.answer.by is None:
-            return CANNOT if self.met is False else "unknown"
+            return CANNOT if self.met is False else UNKNOWN
         pairs = [
             (limit, guess, floor.seconds)
             for limit, guess, floor in (
@@ -820,6 +828,13 @@ class Serve(ServedAnswer):
         return value_of(step.least_weights - step.gathered + self.in_a_step * step.gathered)
 
     @property
+    def expected_weights(self) -> int:
+        """Bytes of weights of a step, of the experts that its tokens are sent to on average."""
+        step, requests = self.of.token, self.in_a_step
+        gathered = value_of(step.gathered)
+        return round(step._replace(tokens=requests * self.of.checked).expected_weights) + (requests - 1) * gathered
+
+    @property
     def step_cache(self) -> int:
         """Bytes of the cache of a step."""
         step = self.of.token
@@ -947,22 +962,31 @@ class Serve(ServedAnswer):
             first = short_seconds(self.at.floor_of_first.seconds)
             told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
             told = self._waiting + told
-            return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
+            told = told if self.promise is None else f"{self._allowed(self.promise)}: {told}"
+            return f"{self._found}; {told}" if self.question.fewest and self.succeeded else told
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         users = self._waiting + users
-        rate = f"{at.rate.value:,.0f} tokens/s in all"
+        rate = f"{_rate(at.rate.value)} tokens/s in all"
         if self.question.rate and self.keeps_up:
-            rate = f"{rate_in_words(at.rate.value)} tokens/s come and are made"
+            rate = f"{rate_in_words(at.rate.value)} tokens/s are asked for and made"
         if self.question.gpus > 1:
-            rate += f", {at.rate_of_gpu:,.0f} a GPU"
+            rate += f", {_rate(at.rate_of_gpu)} a GPU"
         cost = at.cost
         if cost is not None:
             rate += f": {cost.value:,.2f} USD per million output tokens"
         told = f"{users}; {rate}"
         if self.promise is not None:
-            told = f"{self.promised}; {told}"
+            told = f"{self.promised}: {told}"
+        if self.question.fewest and self.succeeded:
+            told = f"{self._found}; {told}"
         return told if self.keeps_up else f"{self._too_many}; {told}"
+
+    @property
+    def _found(self) -> str:
+        """The fewest GPUs, where they were asked for."""
+        many, gpus = self.at.concurrency, self.question.gpus
+        return f"{self.where} serve{'s' * (gpus == 1)} {many:,} request{'s' * (many > 1)} at once"
 
     @property
     def _too_many(self) -> str:
@@ -981,23 +1005,41 @@ class Serve(ServedAnswer):
         if at.running >= at.concurrency:
             return ""
         held = f" (all at once: {options_of(found.card, found.gpus, found.sharing)})" if found else ""
-        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others wait for room{held}; "
+        why = "wait for room"
+        if at.running >= self.of.most * self.decoding:
+            why = f"wait, as {self.of.rules.called} runs no more" + ", by its max_num_seqs" * bool(
+                self.of.rules.batched
+            )
+        return f"{at.running:,} of {at.concurrency:,} requests run at once, the others {why}{held}; "
 
     @property
     def promised(self) -> str:
-        """Number of requests within the limits, and what decides it."""
+        """Number of requests within the limits, how they are served, what decides it; and those asked for."""
         promise = self.promise
         assert promise is not None
-        largest = promise.largest
-        many = f"{largest:,} request{'s are' if largest > 1 else ' is'}" if largest else "not one request is"
-        most = f"{many} within the limits; {SAID_BY[promise.decided_by]} decides"
-        return f"{most}; {self.question.load.concurrency:,}: {promise.verdict}"
+        largest, decides = promise.largest, f"{SAID_BY[promise.decided_by]} decides"
+        if not largest:
+            return f"not one request is within the limits; {decides}; {self._verdict(promise)}"
+        most = f"{largest:,} request{'s are' if largest > 1 else ' is'} within the limits by the estimate"
+        if largest != self.at.concurrency:
+            at = self.point(largest)
+            times = f"{short_seconds(at.token.value)} a token and {short_seconds(at.first.value)} for the first"
+            cost = f", {at.cost.value:,.2f} USD per million" if at.cost else ""
+            most += f", at {times}, {at.rate.value:,.0f} tokens/s{cost}"
+        return f"{most}; {decides}; {self._verdict(promise)}"
 
     def _allowed(self, promise: Promise) -> str:
         if not promise.largest:
             return f"CANNOT: not one request is within the limits: {SAID_BY[promise.decided_by]} decides"
         many = f"more than {promise.largest:,} requests cannot be within the limits"
-        return f"{many}; {self.question.load.concurrency:,}: {promise.verdict}"
+        return f"{many}; {self._verdict(promise)}"
+
+    def _verdict(self, promise: Promise) -> str:
+        """Say how sure it is that as many requests as were asked for are within the limits."""
+        requests = f"{self.at.concurrency:,} request{'s' * (self.at.concurrency > 1)}"
+        if promise.verdict == UNKNOWN:
+            return f"whether {requests} would be within them is not known"
+        return f"{requests} {promise.verdict} be within them"
 
     def _does_not_fit(self) -> str:
         of = self.of
@@ -1112,6 +1154,7 @@ class Serve(ServedAnswer):
 
     def _notes(self) -> Iterator[str]:
         if not self.holds:
+            yield from self._told_of_length()
             return
         at = self.at
         floor = at.floor_of_token
@@ -1129,7 +1172,12 @@ class Serve(ServedAnswer):
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
-            yield f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+            expected = f"{routing.expected(tokens):,.1f} expected"
+            chosen = f"Experts of a layer that are read: {least:,} to {most:,}, {expected}"
+            bandwidth, read = self.question.card.bandwidth, self.expected_weights
+            if read > self.step_weights and bandwidth:
+                chosen += f": weights of {short_bytes(read)}, {short_seconds(read / bandwidth)} at peak"
+            yield chosen
         if self.by is None:
             if not self.question.floor:
                 yield f"Nothing is estimated: {self.unknown}"
@@ -1156,25 +1204,32 @@ class Serve(ServedAnswer):
         draft = self.question.load.draft
         if draft.tokens:
             yield f"A step makes {draft.made:.3g} tokens of each request; {self._guessed_by()}"
-        longest = self.question.model.longest
-        if isinstance(longest, int) and self.question.load.longest > longest:
-            yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
+        yield from self._told_of_length()
         if self.question.rate and self.keeps_up:
             yield f"{self.question.rate:g} requests/s keep {self.question.load.concurrency:,} at work (Little's law)"
-            yield "In the runs behind the bands a request came when another ended: by themselves they come in bursts"
+            yield "The bands are of runs in which a request came when another ended: in bursts they wait longer"
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
-            ways = sum(1 for _ in layouts(self.question))
-            yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
+            tried = f"1, 2, 4 ... {MOST_GPUS} GPUs were tried, and no other numbers"
+            yield f"No fewer serve {self.question.load.concurrency:,} at once: replicas of {tried}"
         elif self.question.fewest:
             ways = sum(1 for _ in layouts(self.question))
             yield f"None of {ways} ways to share it keeps the limits, among up to {MOST_GPUS} GPUs"
         requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
-        yield f"Room for {requests} of {self.question.load.longest:,} tokens"
+        shorter = f"; while they are written they take less, so that {at.running:,} run at once"
+        yield f"Room for {requests} of {self.question.load.longest:,} tokens{shorter * (at.running > self.capacity)}"
+        if self.of.joins_keys:
+            yield f"{BY_BYTES_ALONE}: {LOGGED_LESS}"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
+
+    def _told_of_length(self) -> Iterator[str]:
+        """Yield that the model was made for shorter requests, where it was."""
+        longest = self.question.model.longest
+        if isinstance(longest, int) and self.question.load.longest > longest:
+            yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
 
     @staticmethod
     def _told_of_more(promise: Promise) -> Iterator[str]:
@@ -1205,10 +1260,11 @@ class Serve(ServedAnswer):
         beside = self.of.beside_reading(at.requests, by)
         if not by.fewest:
             known = f"; on other GPUs it was up to {short_seconds(by.server)}" if by.server else ""
-            yield f"No run of a server tells a first token here: what it takes beside reading is not known{known}"
+            yield f"No run of a server tells a first token here: what it takes beside prompts is not known{known}"
         elif at.requests < by.fewest:
             seconds = short_seconds(beside)
-            yield f"Its band begins without a server's own {seconds}, known of {by.fewest} requests or more"
+            known = f"which are known of {by.fewest} requests or more"
+            yield f"The band of the first begins without the {seconds} that a server takes itself, {known}"
         elif 2 * beside > at.first.value:
             yield f"{short_seconds(beside)} of the first are the server's own, beside reading prompts"
 
@@ -1314,6 +1370,16 @@ NUMBERS = (
 
 SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the memory", "": "the memory"}
 """What decides, in words."""
+
+
+BY_BYTES_ALONE = "That room is by bytes alone, as how engines page one key for several tokens is not known"
+LOGGED_LESS = "of DeepSeek-V4-Flash vLLM 0.25 logged half as much"
+"""Source: vllm-project/recipes#762, 8 B200 and 1,048,576 tokens: 20.43 requests with TP 8, and 156.9 with DP 8."""
+
+
+def _rate(number: float) -> str:
+    """Write tokens per second, of which there may be less than one."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def _mean(errors: list[float]) -> str:
@@ -1520,7 +1586,9 @@ def served(question: ServeQuestion) -> Serve:
             f"take --prefix {load.prompt - 1} or less",
         )
     if question.runs is None:
-        engine_named(question.engine)
+        rules = engine_named(question.engine)
+        if not question.floor:
+            rules.check_cache(question.plan.kv)
     if question.fewest:
         question = fewest(question)
     if question.rate:

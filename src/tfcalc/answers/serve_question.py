@@ -11,6 +11,7 @@ from tfcalc.hardware import NODE, accelerators, named
 from tfcalc.placed.served import AskedLayout, fewest_stages
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
+from tfcalc.serving.caches import OF_LLAMA_CPP
 from tfcalc.serving.ranks import shares
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import Load, rules_of
@@ -36,7 +37,7 @@ def card_of(name: str, link: float | None = None) -> Accelerator:
     """
     if "," in name:
         raise UsageError("serve asks about GPUs of one kind", f"take one of {quoted(name)}, and ask again")
-    card = named(name)[0]
+    card = named(name, "--gpu 24GB@576GB/s for one of your own, with its memory and bandwidth")[0]
     if not card.bandwidth:
         fact = f"{quoted(name)} says how much memory a card has, and no bandwidth follows from it"
         remedy = "name the card: --gpu rtx-4090; or say its bandwidth: --gpu 24GB@576GB/s"
@@ -185,7 +186,14 @@ def _shares(asked: ServeQuestion) -> Iterator[ServeChange]:
 
 
 def _formats(asked: ServeQuestion) -> Iterator[ServeChange]:
-    """Yield fewer bits for the cache, and for weights and cache, where the GPU multiplies in eight bits."""
+    """Yield fewer bits for the cache, and for weights and cache, where the GPU multiplies in eight bits.
+
+    llama.cpp stores none of fp8: of its own types it is the one of most bits.
+    """
+    if rules_of(asked.engine).by_layers:
+        if asked.plan.kv not in OF_LLAMA_CPP:
+            yield ServeChange("--kv q8_0", asked._replace(plan=asked.plan.replaced(kv="q8_0")))
+        return
     if EIGHT_BITS not in asked.card.peaks or asked.plan.kv.startswith(EIGHT_BITS):
         return
     yield ServeChange(f"--kv {EIGHT_BITS}", asked._replace(plan=asked.plan.replaced(kv=EIGHT_BITS)))

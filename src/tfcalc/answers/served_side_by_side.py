@@ -147,6 +147,12 @@ class ServedSideBySide(ServedAnswer):
                 largest = sorted(differences.items(), key=lambda item: -abs(item[1]))
                 told = ", ".join(f"{name} {_signed(more)}" for name, more in largest if more)
                 yield f"{named[one]} beside {named[fastest]}: {told}"
+            parts = {name: [seconds(one) for one in self.estimated] for name, (_, seconds) in TOKEN_PARTS.items()}
+            same = {name: each[0] for name, each in parts.items() if each[0] and len(set(each)) == 1}
+            if same:
+                told = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in same.items())
+                whole = f"the {short_seconds(fastest.at.token.value)} that the fastest takes"
+                yield f"The same in each: {told}; {short_seconds(sum(same.values()))} of {whole}"
         for one in self.each:
             if not one.holds:
                 yield f"{named[one]}: {one.title}"

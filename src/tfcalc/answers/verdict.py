@@ -557,6 +557,8 @@ def memory_within(
     elif serving:
         serving = served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
+        if rules is not None:
+            rules.check_cache(serving.kv)
         if rules is not None and rules.cache != PAGED:
             if utilization is not None or profile is not None:
                 fact = f"{rules.name} takes what it needs of a card, and profiles nothing"

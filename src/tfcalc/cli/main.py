@@ -348,7 +348,7 @@ def _typer(asked: list[str], called: str | None) -> int:
         return INTERRUPTED
     except unusable as error:
         others = app.other_names()
-        raise _usage(error, called, others, others.short_flag(words)) from None
+        raise _without_value(words, called) or _usage(error, called, others, others.short_flag(words)) from None
     return code if isinstance(code, int) else 0
 
 
@@ -373,6 +373,16 @@ def _usage(error: Exception, called: str | None, others: ModuleType, short: str 
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     said = _one_line(message)[:1].lower() + _one_line(message)[1:].rstrip(".")
     return UsageError(said, _meaning_of(option, called) if option and said.endswith("an argument") else "see --help")
+
+
+def _without_value(words: Sequence[str], called: str | None) -> UsageError | None:
+    """Return the error where an option has taken the next one for its value, which leaves a word over; else None."""
+    options = command(called).options if called else ()
+    flags = {flag: option for option in options for flag in option.flags}
+    for flag, following in pairwise(words):
+        if flag in flags and following in flags and not (flags[flag].switch or flags[flag].alone):
+            return UsageError(f"{flag} has no value: {following} follows it", _meaning_of(flag, called))
+    return None
 
 
 def _meaning_of(flag: str, called: str | None) -> str:

@@ -497,7 +497,8 @@ def remedies(
 
     Each change is tried alone, by the least degree that fits with the margin. Then what costs no quality is tried
     together, each change of quality with all that costs less, and more GPUs with all that costs less, with and without
-    those; of what fits so, all that it fits without is left out again. As no change takes memory, nothing can fit where
+    those; of what fits so, all that it fits without is left out again. All changes of quality come together before the
+    request is changed alone. As no change takes memory, nothing can fit where
     all changes together do not: then the closest is returned. ``least`` are lower bounds of the need, that found
     soonest first; what is within the room is judged by its ``status``. Models whose layers all differ run long: of them
     what was found by then is returned. Who wants the ``cheapest`` alone gets it sooner, as the first of fewer.
@@ -550,6 +551,8 @@ def _search(search: _RemedySearch, found: list[Remedy], *, cheapest: bool) -> No
         found += search.together(by_cost[min(group.cost - 1, TRANSFERS)], goals)
         if group.cost > QUALITY and not _enough(found, of=1):
             found += search.together(by_cost[group.cost - 1], goals)
+    if found and not any(ways.cost(one.changes) <= QUALITY for one in found):
+        found += search.together(by_cost[QUALITY], [()])  # before fewer tokens, or requests: those were asked for
     if not found:
         found += search.together(by_cost[REQUEST], [()])
     if not found:

@@ -89,6 +89,9 @@ FORMATS: dict[str, CacheFormat] = {
     )
 }
 """The formats there are, by name. Source: vLLM's kv_cache_interface (page_size_bytes of each kind of layer)."""
+OF_EVERY_ENGINE = ("auto", "fp32", "bf16", "fp16")
+OF_LLAMA_CPP = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+"""Formats that no other engine stores, and the only ones of few bits that llama.cpp does: its --cache-type-k."""
 
 
 def cache_format(name: str) -> CacheFormat:
@@ -268,7 +271,8 @@ def growth_of(found: Sequence[Mixer], kv: str) -> CacheGrowth:
 class FullWindows(NamedTuple):
     """Layers that keep no more than the last ``tokens`` of a request; a further one adds ``per_token`` in the others.
 
-    Where layers differ, tokens are those of the longest window: from there on none of these caches grows.
+    Where layers differ, tokens are those of the longest window: from there on none of these caches grows. A layer that
+    has a window beside a cache that grows (DeepSeek-V4's summaries of earlier tokens) is one of the others.
     """
 
     layers: int
@@ -279,13 +283,14 @@ class FullWindows(NamedTuple):
 def full_windows(found: Sequence[Mixer], kv: str) -> FullWindows | None:
     """Return the windows of these mixers, full; None where there are none."""
     layers, longest = 0, 0
-    others: list[Mixer] = []
+    growing = ((mixer, tuple(one for one in mixer.cached if one.grows and one.limit is None)) for mixer in found)
+    others = [mixer._replace(cached=caches) for mixer, caches in growing if caches]
     for mixer in found:
+        if any(f"{each.path}.".startswith(f"{mixer.path}.") for each in others):
+            continue
         limits = [value_of(one.limit) for one in mixer.cached if one.grows and one.limit is not None]
         layers += value_of(mixer.copies) if limits else 0
         longest = max(longest, *limits, 0)
-        growing = tuple(one for one in mixer.cached if one.grows and one.limit is None)
-        others += [mixer._replace(cached=growing)] if growing else []
     if not layers:
         return None
     return FullWindows(layers, longest, growth_of(others, kv).per_token if others else 0)

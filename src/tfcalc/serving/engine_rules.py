@@ -12,7 +12,7 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
 from tfcalc.printable import quoted
-from tfcalc.serving.caches import CELLS, PAGED
+from tfcalc.serving.caches import CELLS, OF_EVERY_ENGINE, OF_LLAMA_CPP, PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
 from tfcalc.units import exact_bytes, parse_bytes
 
@@ -77,6 +77,17 @@ class EngineRules(NamedTuple):
     def by_layers(self) -> bool:
         """Return whether each of several GPUs has whole layers: llama.cpp's --split-mode layer, its default."""
         return self.cache == CELLS
+
+    def check_cache(self, kv: str) -> None:
+        """Raise UsageError for a format of the cache that this engine does not store.
+
+        >>> engine("llama.cpp").check_cache("q8_0"), engine("vllm").check_cache("fp8")
+        (None, None)
+        """
+        if kv in OF_EVERY_ENGINE or (kv in OF_LLAMA_CPP) == self.by_layers:
+            return
+        remedy = "take --kv q8_0" if self.by_layers else "take --kv fp8, or --engine llama.cpp"
+        raise UsageError(f"{self.name} stores no cache in {quoted(kv)}", remedy)
 
     def share(self, memory: int, tp: int = 1, pp: int = 1) -> float:
         """Return the share of a card's memory that it takes where nothing else is asked for.

@@ -326,6 +326,12 @@ class ServedModel:
         return full_windows(mixers(self.traffic.decoded(1, greatest(self.load.longest))), self.plan.kv)
 
     @cached_property
+    def joins_keys(self) -> bool:
+        """Return whether some cache has one key for several tokens, which no rule of an engine pages."""
+        found = mixers(self.traffic.decoded(1, greatest(self.load.longest)))
+        return any(value_of(one.every) > 1 for mixer in found for one in mixer.cached)
+
+    @cached_property
     def cache_on_average(self) -> Many:
         """Bytes of the cache of one request at its average length, on a GPU."""
         guessed = self.guesser.cache_on_average if self.guesser else 0

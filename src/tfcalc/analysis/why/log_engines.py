@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,9 +88,12 @@ def _pools(asked: LogQuestion, **settings: int) -> Iterator[KnownPool]:
 
 
 def _token_bytes(asked: LogQuestion) -> Iterator[tuple[int, str, int]]:
-    """Bytes of a token where every layer stores all of them."""
+    """Bytes of a token where every layer stores all of them; nothing of a cache that no rule pages."""
     for tp, kv, rank in asked.ranks():
-        pages = [layer.page for layer in layers(rank.tree, Engine(format=rank.plan.kv))]
+        try:
+            pages = [layer.page for layer in layers(rank.tree, Engine(format=rank.plan.kv))]
+        except InvalidModel:
+            return
         yield tp, kv, sum(page.bytes for page in pages if page.kind != STATE)
 
 
@@ -281,7 +284,10 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         yield LogRemark(lacking.text, words)
     if not any((room, tokens, blocks, most, capped)):
         return
-    tp, _, size = next(iter(_token_bytes(asked)))
+    tp, _, size = next(iter(_token_bytes(asked)), (0, "", 0))
+    if not tp:  # what the lines are is known, and not of how many bytes
+        yield from _of_no_pages(asked, (room, tokens, most))
+        return
     if room is not None and tokens is None and blocks is None and size:
         yield LogRemark(
             room.text,
@@ -290,12 +296,12 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         )
     elif tokens is not None and room is None:
         held = int(tokens.value) * size / GIB
-        yield LogRemark(tokens.text, f"{held:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all")
         if windows := asked.windows:
             yield LogRemark(
                 tokens.text,
                 f"{windows:,} layers store a window alone: the line is requests at once x their length, no capacity",
             )
+        yield LogRemark(tokens.text, f"{held:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all")
     if blocks is not None and room is None:
         slots = int(blocks.value) * Engine().block
         held = slots * size / GIB
@@ -306,10 +312,34 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
             most.text,
             f"requests that the cache holds at once, were each {most.length:,} tokens long: "
             f"{each:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * each:.2f} in all; "
-            "shorter ones take less, so that more run",
+            f"{_with_windows(most, asked)}shorter ones take less, so that more run",
         )
     if capped is not None:
         yield from _capped(capped, asked, size)
+
+
+def _of_no_pages(asked: LogQuestion, lines: Sequence[log.LoggedNumber | None]) -> Iterator[LogRemark]:
+    """Remarks that say what lines on a cache are that no rule pages; the first has the reason."""
+    meant = (
+        "what is left of the card for the cache",
+        "requests at once x their length, no capacity",
+        "requests at once, were each so long",
+    )
+    reason = f"; {asked.not_paged}"
+    for line, words in zip(lines, meant, strict=True):
+        if line is not None:
+            yield LogRemark(line.text, f"{words}{reason}")
+            reason = ""
+
+
+def _with_windows(most: log.LoggedNumber, asked: LogQuestion) -> str:
+    """Say what the requests take where layers store windows alone; nothing where none does, or no rule pages them."""
+    known = next((one for one in _pools(asked) if one.words == ""), None)
+    if known is None or not asked.windows:
+        return ""
+    each = value_of(known.found.bytes(1, most.length)) / GIB
+    as_windows = f"{asked.windows:,} layers store a window alone, with which it is"
+    return f"{as_windows} {each:.2f} GiB for each, {float(most.value) * each:.2f} in all; "
 
 
 def _generates(asked: LogQuestion) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
+    from tfcalc.serving.paging import CachedLayer
 
 GIB, MIB = 2**30, 2**20
 CLOSE, NEAR = Fraction(15, 10_000), Fraction(1, 40)
@@ -80,9 +81,21 @@ class LogQuestion(NamedTuple):
 
     @property
     def windows(self) -> int:
-        """The layers that store a window, or a chunk, and not every token."""
+        """The layers that store a window, or a chunk, and not every token; 0 of a cache that no rule pages."""
+        return 0 if self.not_paged else sum(bool(layer.page.limit) for layer in self._layers())
+
+    @property
+    def not_paged(self) -> str:
+        """Say why no rule of an engine pages the cache; nothing where one does."""
+        try:
+            self._layers()
+        except InvalidModel as error:
+            return error.message
+        return ""
+
+    def _layers(self) -> Sequence[CachedLayer]:
         rank = next(rank for _, _, rank in self.ranks())
-        return sum(bool(layer.page.limit) for layer in layers(rank.tree, Engine(format=rank.plan.kv)))
+        return layers(rank.tree, Engine(format=rank.plan.kv))
 
     def ranks(self) -> Iterator[tuple[int, str, ServingRank]]:
         """One GPU of the model, by degree of tensor parallelism and format of the cache; those that cannot be are not.

@@ -46,6 +46,7 @@ from tfcalc.report.concepts import known as concepts
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
+    from tfcalc.cli.settings import Given
     from tfcalc.report.answer import Answered
     from tfcalc.report.concepts import Concept
     from tfcalc.report.explanation import Explained
@@ -289,7 +290,7 @@ def of_concept(named: NamedConcept) -> Command:
         model = f" {settings.model_name}" if settings.model_name else ""
         if concept.refused:
             raise UsageError(f"{concept.name}: {concept.refused}", concept.instead.format(model))
-        further = tuple(one.format(model) for one in concept.further)
+        further = tuple(_on(one.format(model), typed.get("gpu")) for one in concept.further)
         asked, alone = settings.model_name or "this model", f"tfcalc explain '{concept.name}' takes {concept.model}"
         try:
             found = cast("Explained", shown.answer(settings))
@@ -303,6 +304,15 @@ def of_concept(named: NamedConcept) -> Command:
 
     options = (*spoken, *(option for option in shown.options if not option.argument))
     return COMMAND._replace(answer=answer, options=options)
+
+
+def _on(command: str, gpu: Given | None) -> str:
+    """Return a command with the GPU that was named in the place of its own.
+
+    >>> _on("tfcalc serve gpt2 --gpu h100 --floor", None)
+    'tfcalc serve gpt2 --gpu h100 --floor'
+    """
+    return command if gpu is None else command.replace(" --gpu h100", f" --gpu {gpu.value}")
 
 
 WITH_ITS_SIZE = r"[\w.]+(-[\w.]+)*-\d+(\.\d+)?[bBmM](-[\w.]+)*"

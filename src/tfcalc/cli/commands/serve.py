@@ -144,11 +144,12 @@ def answer(settings: Settings) -> Serve | ServedSideBySide | ServedReading:
     ways = [(gpu.strip(), tp) for gpu, tp in product(gpus, tensor)]
     if len(set(ways)) < len(ways):
         raise UsageError("the same GPUs are named twice, shared in the same way", "leave one of them out")
-    return side_by_side([_served(settings, model, gpu, tp) for gpu, tp in ways])
+    sent = any(tp != 1 for tp in tensor)  # copies of the model send each other nothing, beside ways that do
+    return side_by_side([_served(settings, model, gpu, tp, linked=tp != 1 or not sent) for gpu, tp in ways])
 
 
-def _served(settings: Settings, model: Model, gpu: str, tp: int | None) -> Serve:
-    """Return how fast it is served on these GPUs."""
+def _served(settings: Settings, model: Model, gpu: str, tp: int | None, *, linked: bool = True) -> Serve:
+    """Return how fast it is served on these GPUs; a link of one's own is theirs where they are ``linked``."""
     if settings.get("floor"):
         settings.refuse(("engine", "price", "calibrate"), "with --floor", {})
     count, name = parse_gpu(gpu)
@@ -191,7 +192,7 @@ def _served(settings: Settings, model: Model, gpu: str, tp: int | None) -> Serve
         floor=bool(settings.get("floor")),
         curve=bool(settings.get("curve") or settings.get("chart") or drawn_in_file(settings)),
         runs=_own_runs(settings, model, name),
-        link=bytes_per_second(settings.get("link", "")),
+        link=bytes_per_second(settings.get("link", "")) if linked else None,
     )
 
 

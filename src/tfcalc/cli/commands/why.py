@@ -72,8 +72,10 @@ def answer(settings: Settings) -> Answered:
         called = _called(settings)
         return conventions_of(_first(str(number)), settings.model(), MEMORY, called=called, plan=plan)
     settings.refuse((option.name for option in OF_A_LOG), "on a number", {}, "put a log line in its place")
-    of_bytes = "give the number its unit, as in 49GB, or leave it out"
-    settings.refuse((option.name for option in OF_A_PLAN), "on a number that is not of bytes", {}, of_bytes)
+    where, remedy = "on a number that is not of bytes", "give the number its unit, as in 49GB, or leave it out"
+    if of not in (None, MEMORY):
+        where, remedy = f"on {of}", "take --of memory and give the number its unit, as in 49GB, or leave it out"
+    settings.refuse((option.name for option in OF_A_PLAN), where, {}, remedy)
     _refuse_idle(settings, (of,) if of else QUANTITIES)
     model = settings.model()
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
