@@ -368,6 +368,7 @@ class RunOnCard(VerdictOnCard):
         return Layouts(
             tp=value_of(plan.tensor_parallel),
             pp=value_of(plan.pipeline_parallel),
+            vpp=value_of(plan.virtual_pipeline),
             dp=self.copies,
             micro_batch=value_of(step_run(run, with_method(self.ran[1])).batch_size),
             batches=value_of(plan.grad_accum),
