@@ -40,9 +40,9 @@ class Training(Described):
     """Plan of training: number formats, optimizer, backend, frozen modules, and sharding over GPUs.
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
-    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does, and with Megatron-LM's code
-    "bf16-master-fp32-grads"; ``backend`` "auto" is transformers for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are those of
-    :func:`tfcalc.training_preset`.
+    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; with Megatron-LM's code it is
+    "bf16-master-fp32-grads". ``backend`` "auto" is transformers for published models and torch.nn for the classic one.
+    A ``preset`` is only told of: its fields are those of :func:`tfcalc.training_preset`.
     """
 
     preset: str = text(

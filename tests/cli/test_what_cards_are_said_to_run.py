@@ -171,3 +171,13 @@ def test_no_option_is_printed_without_the_space_before_it() -> None:
     printed = [*PRINTED.glob("corpus/*.txt"), *PRINTED.glob("golden/*.txt")]
     assert len(printed) > 50
     assert [path.name for path in printed if re.search(r"[a-z]--[a-z]", path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("card", ["rtx-4090", "h100"])
+def test_why_it_fits_tightly_with_gigabytes_to_spare_is_said(quick: Quick, card: str) -> None:
+    """Eight shards of Llama-3-8B take 15 of 24 GB; what PyTorch may reserve beside is more than the card has."""
+    line = f"memory llama-3-8b --train --fsdp --gpu 8x{card}"
+    found = answered(quick, line)
+    fragments = found["reserved_high_bytes"] > found["budget_bytes"]
+    assert (found["status"], fragments) == (("tight", True) if card == "rtx-4090" else ("fits", False))
+    assert found["verdict"].endswith(" free, which fragments may take)" if fragments else " to spare)")

@@ -246,7 +246,8 @@ def test_the_defaults_of_help_are_those_of_the_answer(tfcalc: Program) -> None:
     found = asked(tfcalc, "llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel")
     assert "over GPUs; auto: 1 with several copies of the weights, else 0: " in told
     assert (found["zero"], asked(tfcalc, "llama-3-8b", "--tp", "2")["zero"]) == ("1", "0")
-    usual = tfcalc("memory", "llama-3-8b", *"--train --backend megatron --gpus 16 --tp 2 --pp 2".split()).stdout
+    layout = ("--backend", "megatron", "--gpus", "16", "--tp", "2", "--pp", "2")
+    usual = tfcalc("memory", "llama-3-8b", "--train", *layout).stdout
     assert "bf16-master-fp32-grads, " in usual
     assert "16 GPUs = TP 2 x PP 2 x ZeRO-1 4" in " ".join(usual.split())
     assert f"auto: {found['precision']}: " in told
