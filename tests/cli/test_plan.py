@@ -16,6 +16,7 @@ from tests.conftest import Quick
 from tfcalc import plan
 
 ONE = "--gpus 64 --gpu h100 --tp 4 --pp 2 --vpp 1 --cp 1 --ep 1 --etp 1 --zero 1 --micro-batch 1"
+PLANNING = Path(__file__).parent.parent / "oracle" / "planning"
 RUN = "--global-batch-size 256 --seq 4096 --precision bf16 --checkpointing full --stack megatron"
 
 
@@ -206,6 +207,24 @@ def test_the_stage_of_zero_that_no_word_names_is_the_one_that_is_opened(quick: Q
         assert f"zero{other}: stage {other} of ZeRO, else {usual} (3: FSDP)" in told
         listed = answer(quick, *words, "--stack", stack, "--top", "9")["layouts"]
         assert {one["layout"]["zero"] for one in listed} == {usual, other}
+
+
+def test_a_first_layout_that_no_run_tells_says_so(quick: Quick) -> None:
+    """All published steps of mixtures have ZeRO 1; dense ones with ZeRO 3 are known, and nothing is said of them."""
+    rows = (json.loads(line) for line in (PLANNING / "runs.jsonl").read_text(encoding="utf-8").splitlines())
+    assert {row["zero"] for row in rows if (row.get("ep") or 1) > 1} == {1}
+    words = ("--gpu", "64xh100", "--global-batch", "4M", "--seq", "4k")
+    told = " ".join(quick("plan", "qwen3-30b-a3b", *words).stdout.split())
+    known = answer(quick, "plan", "qwen3-30b-a3b", *words, "--zero", "1")
+    said = "No step of ZeRO 3 with experts is published; without it (.*) is the first, ([0-9.]+) %"
+    ((first, behind),) = re.findall(said, told)
+    assert quick("plan", "qwen3-30b-a3b", *words, "--zero", "1").stdout.startswith(f"{first}: ")
+    best = answer(quick, "plan", "qwen3-30b-a3b", *words)
+    assert best["layout"]["zero"] == 3
+    assert known["step_seconds"] / best["step_seconds"] - 1 == pytest.approx(float(behind) / 100, abs=5e-4)
+    dense = quick("plan", "llama-3-8b", *words).stdout
+    assert " zero3: " in dense.splitlines()[0]
+    assert "No step of" not in dense
 
 
 def test_what_fits_nowhere(quick: Quick) -> None:

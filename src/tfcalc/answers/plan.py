@@ -332,9 +332,9 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory of what is listed: that of memory --train; of all else a closed form of Megatron-core: what is "
-            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload "
-            "take less"
+            "memory of what is listed: that of memory --train, with --cp of a GPU's share of the sequence; of all "
+            "else a closed form of Megatron-core: what is saved for backward on the GPU, nothing recomputed but whole "
+            "layers or named modules; runs that offload take less"
         )
         yield "of layouts that take the same seconds and bytes one is listed, that with the least --cp"
         if self.case.possible.unruled:
@@ -512,12 +512,19 @@ class Plan(OneLayout):
         return list(shared) if self.case.possible.unruled else []
 
     def _unpublished(self) -> str:
-        """Remark on a first layout with ZeRO 2, which no run tells; empty of any other one."""
-        if self.question.stack == FSDP or self.question.fixed.zero is not None or self.one.layouts.zero != 2:
+        """Remark on a first layout with ZeRO 2, or 3 with experts, which no run tells; empty of any other one."""
+        question, stage, found = self.question, self.one.layouts.zero, self.case.found
+        published = stage < 2 or (stage > 2 and self.case.space.experts <= 1)
+        if question.stack == FSDP or question.fixed.zero is not None or published:
             return ""
-        known = next((one for one in self.layouts if one.source.one.layouts.zero != 2), None)
-        told = "" if known is None else f"; without it {known.layout.words} is the first, {known.behind:.1%} behind"
-        return f"{UNPUBLISHED[0].upper()}{UNPUBLISHED[1:]}{told} (--zero 1)".replace("%", " %")
+        said = f"No step of ZeRO {stage}{' with experts' * (stage > 2)} is published"
+        stages = found.column("zero")
+        known = [place for place in found.places if stages[place] == 1]
+        if not known:
+            return said
+        first = self._at(min(known, key=lambda place: float(found.seconds[place])))
+        words = PlannedLayout(first.one.layouts, None).words  # type: ignore[arg-type]  # words ask no answer
+        return f"{said}; without it {words} is the first, {first.behind:.1%} behind (--zero 1)".replace("%", " %")
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:
