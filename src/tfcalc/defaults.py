@@ -22,7 +22,7 @@ from tfcalc.serving.caches import CACHES_ELSEWHERE, PAGED
 from tfcalc.serving.quantization_config import stated_dtype, stated_format
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.training.adapters import drops
-from tfcalc.training.precisions import OF_TRAINER, of_trainer, precision
+from tfcalc.training.precisions import OF_MEGATRON, OF_MEGATRON_IN_FP16, OF_TRAINER, of_trainer, precision
 from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
@@ -112,11 +112,7 @@ def resolve_plan(model: Model, plan: Training) -> Training:
         plan = plan.replaced(zero=usual_stage(plan))
     plan = with_method(plan)
     if plan.precision == AUTO:
-        dtype = compute_dtype(model)
-        if dtype == BF16.name and plan.capability.startswith(BEFORE_AMPERE):
-            dtype = FP16.name
-        tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
-        plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
+        plan = plan.replaced(precision=_usual_precision(model, plan))
     if plan.precision in OF_TRAINER:
         if plan.megatron:
             fact = f"precision {plan.precision} with backend {plan.backend}"
@@ -128,6 +124,22 @@ def resolve_plan(model: Model, plan: Training) -> Training:
     return plan
 
 
+def _usual_precision(model: Model, plan: Training) -> str:
+    """Precision that is usual: the checkpoint's own, with adapters under autocast; Megatron-LM's whatever it has.
+
+    Source: Megatron-LM's training/arguments.py, where ``--bf16`` sums gradients in fp32, and its optimizers, which have
+    fp32 copies of the weights of all models in 16 bits (core/optimizer/optimizer.py).
+    """
+    before = plan.capability.startswith(BEFORE_AMPERE)
+    if plan.megatron:
+        return OF_MEGATRON_IN_FP16.name if before else OF_MEGATRON.name
+    dtype = compute_dtype(model)
+    if dtype == BF16.name and before:
+        dtype = FP16.name
+    tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
+    return f"{dtype}-autocast" if tuned else dtype
+
+
 def _of_adapters(plan: Training) -> str:
     """Number format of adapters: TRL gives 16-bit models to peft, which casts them up (``autocast_adapter_dtype``)."""
     by = precision(plan.precision)
@@ -137,12 +149,16 @@ def _of_adapters(plan: Training) -> str:
 
 
 def usual_stage(plan: Training) -> str:
-    """Stage of ZeRO that is usual: Megatron-LM distributes its optimizer over copies of the model.
+    """Stage of ZeRO that is usual: Megatron-LM's, but for that of 2022, which had none."""
+    return distributed(several=plan.megatron and not plan.of_2022 and known(plan.data_parallel) != 1)
 
-    Source: Megatron-Bridge's training configs (``use_distributed_optimizer=True``); those of 2022 had none.
+
+def distributed(*, several: bool) -> str:
+    """Stage of ZeRO of Megatron-LM, which distributes its optimizer over ``several`` copies of the model.
+
+    Source: Megatron-Bridge's training configs (``use_distributed_optimizer=True``).
     """
-    distributed = plan.megatron and not plan.of_2022 and known(plan.data_parallel) != 1
-    return "1" if distributed else "0"
+    return "1" if several else "0"
 
 
 def resolve_run(

@@ -40,9 +40,9 @@ class Training(Described):
     """Plan of training: number formats, optimizer, backend, frozen modules, and sharding over GPUs.
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
-    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
-    for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are those of
-    :func:`tfcalc.training_preset`.
+    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; with Megatron-LM's code it is
+    "bf16-master-fp32-grads". ``backend`` "auto" is transformers for published models and torch.nn for the classic one.
+    A ``preset`` is only told of: its fields are those of :func:`tfcalc.training_preset`.
     """
 
     preset: str = text(
@@ -53,7 +53,8 @@ class Training(Described):
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
         "bf16-master keeps fp32 master weights, bf16-trainer is transformers' --bf16: autocast over weights as the "
-        "checkpoint has them; auto: the checkpoint's own, with LoRA under autocast",
+        "checkpoint has them; auto: the checkpoint's own, with LoRA under autocast, and Megatron-LM's "
+        "bf16-master-fp32-grads with --backend megatron",
         "--precision",
         default=AUTO,
         known=(AUTO, *PRECISIONS, *OF_TRAINER),

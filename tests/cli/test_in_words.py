@@ -241,7 +241,7 @@ def test_the_best_size_of_a_training_has_twenty_tokens_a_parameter(tfcalc: Progr
 def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
     """6 · 6.7e9 · 2e12 FLOPs at 312e12 a second are 3,000 days: 128 cards would take a month at the peak."""
     slow = tfcalc("how much does it cost to pretrain llama 2 7b on 2T tokens with a100").stdout
-    assert "--gpu 128xA100-SXM-40 --fsdp (as many share it)" in " ".join(slow.split())
+    assert "--gpu 128xA100-SXM-40 --fsdp (to end within a month, at the same rate per GPU)" in " ".join(slow.split())
     assert "--mfu 35% --price 2.50 (hours and money at that share of the peak)" in " ".join(slow.split())
     asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
     single = tfcalc(asked).stdout

@@ -18,6 +18,7 @@ from tfcalc.training.allocator import Reserved
 from tfcalc.training.peaks import Peaks
 
 ONE = "--gpus 64 --gpu h100 --tp 4 --pp 2 --vpp 1 --cp 1 --ep 1 --etp 1 --zero 1 --micro-batch 1"
+PLANNING = Path(__file__).parent.parent / "oracle" / "planning"
 RUN = "--global-batch-size 256 --seq 4096 --precision bf16 --checkpointing full --stack megatron"
 
 
@@ -175,6 +176,7 @@ def test_a_plan_without_a_batch_takes_llama_2s(quick: Quick) -> None:
         ("--gpu 8xh100 --gpus 16 --global-batch-size 64", "differ"),
         ("--gpu 8xh100 --global-batch-size 64 --price 2", "has no effect without the tokens of a run; add --tokens"),
         ("--gpu 8xh100 --global-batch-size 64 --measured fast", "write it as 'tp=4 pp=8 vpp=5: 1633 tok/s'"),
+        ("--gpu 8xh100 --seq 4k --global-batch 64", "less than the 4,096 tokens of a sequence; of sequences it is"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_a_line(quick: Quick, words: str, told: str) -> None:
@@ -189,6 +191,42 @@ def test_a_short_model_is_planned_at_its_own_length(quick: Quick) -> None:
     """GPT-2 has 1,024 positions (its config.json), fewer than the usual 4,096 tokens."""
     found = quick("plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "64", "--json")
     assert json.loads(found.stdout)["seq_len"] == 1024
+
+
+def test_longer_sequences_than_a_model_was_made_for_are_said(quick: Quick) -> None:
+    """Llama 3 has max_position_embeddings 8192 (its config.json); two GPUs that share a sequence change nothing."""
+    words = ("plan", "llama-3-8b", "--gpu", "64xh100", "--cp", "2", "--seq")
+    longer, usual = quick(*words, "16k", env={"COLUMNS": "200"}).stdout, quick(*words, "8k").stdout
+    assert "\n16,384 tokens exceed the 8,192 that it was made for; counted as if it read them\n" in longer
+    assert "exceed" not in usual
+
+
+def test_the_stage_of_zero_that_no_word_names_is_the_one_that_is_opened(quick: Quick) -> None:
+    """FSDP shares weights, gradients and states, which is ZeRO's stage 3 (arXiv 1910.02054); Megatron-LM's is 1."""
+    words = ("plan", "llama-3-8b", "--gpu", "8xh100", "--global-batch-size", "64", "--tp", "1", "--pp", "1")
+    for stack, usual, other in (("fsdp", 3, 2), ("megatron", 1, 3)):
+        told = " ".join(quick(*words, "--stack", stack, "--top", "9").stdout.split())
+        assert f"zero{other}: stage {other} of ZeRO, else {usual} (3: FSDP)" in told
+        listed = answer(quick, *words, "--stack", stack, "--top", "9")["layouts"]
+        assert {one["layout"]["zero"] for one in listed} == {usual, other}
+
+
+def test_a_first_layout_that_no_run_tells_says_so(quick: Quick) -> None:
+    """All published steps of mixtures have ZeRO 1; dense ones with ZeRO 3 are known, and nothing is said of them."""
+    rows = (json.loads(line) for line in (PLANNING / "runs.jsonl").read_text(encoding="utf-8").splitlines())
+    assert {row["zero"] for row in rows if (row.get("ep") or 1) > 1} == {1}
+    words = ("--gpu", "64xh100", "--global-batch", "4M", "--seq", "4k")
+    told = " ".join(quick("plan", "qwen3-30b-a3b", *words).stdout.split())
+    known = answer(quick, "plan", "qwen3-30b-a3b", *words, "--zero", "1")
+    said = "No step of ZeRO 3 with experts is published; without it (.*) is the first, ([0-9.]+) %"
+    ((first, behind),) = re.findall(said, told)
+    assert quick("plan", "qwen3-30b-a3b", *words, "--zero", "1").stdout.startswith(f"{first}: ")
+    best = answer(quick, "plan", "qwen3-30b-a3b", *words)
+    assert best["layout"]["zero"] == 3
+    assert known["step_seconds"] / best["step_seconds"] - 1 == pytest.approx(float(behind) / 100, abs=5e-4)
+    dense = quick("plan", "llama-3-8b", *words).stdout
+    assert " zero3: " in dense.splitlines()[0]
+    assert "No step of" not in dense
 
 
 def test_what_fits_nowhere(quick: Quick) -> None:
@@ -527,8 +565,9 @@ def test_a_batch_that_few_copies_share(quick: Quick) -> None:
     assert 1 + near["faster"] == pytest.approx(
         64 / 63 * answer(quick, *words, "63")["step_seconds"] / those["step_seconds"]
     )
-    assert f"64, which up to 64 could share, are {near['faster']:.0%}".replace("%", " %") in quick(*words, "63").stdout
-    assert "could share" not in quick(*words, "256").stdout + quick(*words, "8").stdout
+    told = f"A batch of 64 sequences, which divides evenly over up to 64 copies, is {near['faster']:.0%} faster a token"
+    assert f"{told} than 63: ".replace("%", " %") in " ".join(quick(*words, "63").stdout.split())
+    assert "A batch of" not in quick(*words, "256").stdout + quick(*words, "8").stdout
 
 
 def test_a_batch_that_nothing_divides(quick: Quick) -> None:

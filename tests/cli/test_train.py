@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Quick
 from tests.laws.train_grid import CARDS, MODES, PRESETS, asked, drawn
-from tfcalc import Training, train
+from tfcalc import Training, Workload, train
 
 LORA = ("train", "llama-3-8b", "--lora", "16", "--tokens", "100M", "--gpu")
 
@@ -115,6 +115,17 @@ def test_several_gpus(quick: Quick) -> None:
     run = json.loads(quick(*words, "--gpu", "8xh100").stdout)["run"]
     assert run["tokens_per_step"] == 8 * 4096
     assert run["gpu_hours"] == pytest.approx(8 * run["hours"])
+
+
+def test_chunks_of_a_stage_shorten_the_bubble() -> None:
+    """Each device waits (p - 1)/(v m) of its work (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)."""
+    plan = Training(backend="megatron", tensor_parallel=8, sequence_parallel=True, pipeline_parallel=4, grad_accum=8)
+    run = Workload(seq_len=4096, recompute="none")
+    plans = (plan.replaced(virtual_pipeline=chunks) for chunks in (1, 2, 4))
+    one, two, four = (train("llama-3-70b", 10**9, run, each, gpu="32xh200").run.step_seconds for each in plans)
+    assert one - two == pytest.approx(2 * (two - four), rel=0.01)
+    work = 2 * two - one
+    assert (one - work) / work == pytest.approx(3 / 8, rel=0.1)
 
 
 @pytest.mark.parametrize("card", ["h100", "a100-80"])

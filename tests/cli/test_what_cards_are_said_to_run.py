@@ -103,11 +103,14 @@ def test_a_card_runs_what_it_has(card: str, has: list[str], lacks: list[str], qu
 
 
 def test_megatron_of_today_stores_no_scores_and_is_that_with_flash_attention(quick: Quick) -> None:
-    """Its row with selective checkpointing, and 13.2 + 22.8 GB by hand, were said to be 279 GiB."""
+    """Its row with selective checkpointing were said to be 279 GiB; by hand it is 17.0 + 22.8 GB.
+
+    A GPU of the first stage has 2.27B parameters, of 2 + 4 + 12/8 bytes each (Megatron-core's distributed optimizer).
+    """
     line = "memory llama-3.1-70b --train --backend megatron --tp 8 --pp 4 --gpus 256 --seq 8k"
     line += " --sequence-parallel --checkpointing none"
     found = answered(quick, line)
-    assert found["peak_bytes"] < 36 * 10**9
+    assert found["peak_bytes"] == pytest.approx(39.8e9, rel=0.02)
     flash = answered(quick, f"{line} --attention-kernel flash")
     assert flash["peak_bytes"] == found["peak_bytes"]
 
@@ -168,3 +171,13 @@ def test_no_option_is_printed_without_the_space_before_it() -> None:
     printed = [*PRINTED.glob("corpus/*.txt"), *PRINTED.glob("golden/*.txt")]
     assert len(printed) > 50
     assert [path.name for path in printed if re.search(r"[a-z]--[a-z]", path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("card", ["rtx-4090", "h100"])
+def test_why_it_fits_tightly_with_gigabytes_to_spare_is_said(quick: Quick, card: str) -> None:
+    """Eight shards of Llama-3-8B take 15 of 24 GB; what PyTorch may reserve beside is more than the card has."""
+    line = f"memory llama-3-8b --train --fsdp --gpu 8x{card}"
+    found = answered(quick, line)
+    fragments = found["reserved_high_bytes"] > found["budget_bytes"]
+    assert (found["status"], fragments) == (("tight", True) if card == "rtx-4090" else ("fits", False))
+    assert found["verdict"].endswith(" free, which fragments may take)" if fragments else " to spare)")

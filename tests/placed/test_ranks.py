@@ -241,10 +241,15 @@ def test_a_bubble_of_uneven_stages_says_so(tfcalc: Program) -> None:
 
 
 def test_the_defaults_of_help_are_those_of_the_answer(tfcalc: Program) -> None:
-    """What ``auto`` is of ZeRO, precision and checkpointing is as ranks has it, not as memory does."""
+    """What ``auto`` is of ZeRO, precision and checkpointing is as ranks has it; of the first two as memory does."""
     told = " ".join(tfcalc("ranks", "-h", "all").stdout.split())
     found = asked(tfcalc, "llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel")
-    assert f"over GPUs; auto: {found['zero']}: " in told
+    assert "over GPUs; auto: 1 with several copies of the weights, else 0: " in told
+    assert (found["zero"], asked(tfcalc, "llama-3-8b", "--tp", "2")["zero"]) == ("1", "0")
+    layout = ("--backend", "megatron", "--gpus", "16", "--tp", "2", "--pp", "2")
+    usual = tfcalc("memory", "llama-3-8b", "--train", *layout).stdout
+    assert "bf16-master-fp32-grads, " in usual
+    assert "16 GPUs = TP 2 x PP 2 x ZeRO-1 4" in " ".join(usual.split())
     assert f"auto: {found['precision']}: " in told
     assert "(torchtitan); auto: none: " in told
     words = ("llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel", "--checkpointing", "none")

@@ -229,6 +229,7 @@ def test_states_are_those_of_ranks(name: str, at: Layouts) -> None:
     model, memory = tfcalc.load(name), DeviceMemory(work_of(tfcalc.load(name), 512), at._replace(zero=0, batches=12))
     sparse = {"ep": at.ep, "etp": 1} if at.ep > 1 else {}
     layout = tfcalc.Layout(tp=at.tp, pp=at.pp, dp=at.dp, sequence_parallel=True, **sparse)
-    stages = tfcalc.ranks(model, layout, tfcalc.Workload(phase="train", seq_len=512)).stages
+    run, whole = tfcalc.Workload(phase="train", seq_len=512), tfcalc.Training(zero="0")
+    stages = tfcalc.ranks(model, layout, run, whole).stages
     for last in (False, True):
         assert float(memory.states(last=last)) == pytest.approx(stages[-last].states_bytes, rel=2e-4)

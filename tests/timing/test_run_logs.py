@@ -159,7 +159,11 @@ ROW = {"model": "gpt2", "gpu": "h100", "n_gpus": 8, "micro_batch": 8, "global_ba
         (json.dumps(ROW | {"config": {"model_type": "llama", "num_hidden_layers": 10**12}}), 3, "num_hidden_layers"),
         (json.dumps(ROW | {"step_time_s": 1e-6}), 3, "is below the"),
         (json.dumps({**ROW, "step_time_s": None}), 2, "no time"),
-        (json.dumps({**ROW, "micro_batch": None}), 2, "no micro_batch"),
+        (
+            json.dumps({**ROW, "micro_batch": None}),
+            2,
+            "no micro_batch; give what the log does not say, such as --micro-batch 1",
+        ),
         ("\n".join([json.dumps(ROW)] * 1_001), 3, "has over 1,000 runs"),
         ('{"log_history": [{"train_runtime": {}, "step": []}]}', 2, "no run can be fitted"),
     ],

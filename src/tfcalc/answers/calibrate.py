@@ -120,8 +120,9 @@ class Calibrated(Answer):
     ) -> None:
         if not runs:
             why = f": {unused[0].place}: {unused[0].why}" if unused else ""
+            given = unused[0].remedy if unused else ""
             raise UsageError(
-                f"no run can be fitted{why}", "give what the log does not tell: --gpu 64xh100 --micro-batch 1"
+                f"no run can be fitted{why}", f"give what the log does not say, such as {given}" if given else ""
             )
         fitted, self.choices = choose_stacks(runs)
         self.calibration = Calibration(fitted)

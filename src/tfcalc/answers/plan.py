@@ -33,7 +33,7 @@ from tfcalc.report.report import charts
 from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
-from tfcalc.search.layouts import ALIKE, stages_of_zero
+from tfcalc.search.layouts import ALIKE, stages_of_zero, unsaid_stage
 from tfcalc.search.possible import FSDP
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import CODE, EAGER, SECONDS_OF_A_DAY, Estimate
@@ -60,7 +60,7 @@ WORDS = {
     "dp": "{0} copies share the batch",
     "hsdp": "{0} replicas of whole shards",
     "b": "micro-batches of {0} sequences, else of 1",
-    "zero": "stage {0} of ZeRO, else 1 (3: FSDP)",
+    "zero": "stage {0} of ZeRO, else {1} (3: FSDP)",
     "full": "layers run again in backward",
     "selective": "modules run again in backward",
 }
@@ -332,9 +332,9 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory of what is listed: that of memory --train; of all else a closed form of Megatron-core: what is "
-            "saved for backward on the GPU, nothing recomputed but whole layers or named modules; runs that offload "
-            "take less"
+            "memory of what is listed: that of memory --train, with --cp of a GPU's share of the sequence; of all "
+            "else a closed form of Megatron-core: what is saved for backward on the GPU, nothing recomputed but whole "
+            "layers or named modules; runs that offload take less"
         )
         yield "of layouts that take the same seconds and bytes one is listed, that with the least --cp"
         if self.case.possible.unruled:
@@ -360,7 +360,7 @@ class Plan(OneLayout):
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",
-            see_also=("--assumptions", "--json"),
+            see_also=("--assumptions", "--json" + " (commands that open the others, too)" * (len(self.layouts) > 1)),
             assumptions=tuple(self.assumed()),
         )
 
@@ -406,6 +406,7 @@ class Plan(OneLayout):
 
     def _notes(self) -> Iterator[str]:
         yield self.in_case.memory_in_words
+        yield from self._of_length()
         if not self.fits:
             yield from self._what_fits()
         elif self.searched > 1:
@@ -424,9 +425,9 @@ class Plan(OneLayout):
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
         if self.evener is not None:
             near, faster = self.near_batch, f"{self.near_batch.faster:.0%}".replace("%", " %")
-            few = f"{self.global_batch_size:,} sequences are shared by few numbers of copies, and cost time"
-            many = f"{near.sequences:,}, which up to {near.copies:,} could share, are {faster} faster a token"
-            yield f"{few}: {many}, as {near.fastest.layout.words}"
+            even = f"A batch of {near.sequences:,} sequences, which divides evenly over up to {near.copies:,} copies"
+            than = f"is {faster} faster a token than {self.global_batch_size:,}"
+            yield f"{even}, {than}: {near.fastest.layout.words}"
         step = self.one.seconds
         shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
         told = [
@@ -457,15 +458,21 @@ class Plan(OneLayout):
             yield f"Rates: {self.question.rates.words}"
         yield from self._opened()
 
+    def _of_length(self) -> tuple[str, ...]:
+        """Remarks on sequences that are longer than the model was made for, whoever shares them."""
+        run, _ = self.case.asked(self.one.layouts)
+        return self.question.model.remarks(run.replaced(seq_len=self.question.length))
+
     def _opened(self) -> Iterator[str]:
         """Meanings of the words of the layouts, each where it comes first, and the commands that open the first one."""
         shown = self.pareto if self.question.pareto and self.fits else self.layouts
         first: dict[str, str] = {}
+        usual = unsaid_stage(sharded=self.layouts[0].source.one.layouts.shards is not None)
         for word in (word for one in shown for word in one.layout.words.split()):
             numbers = re.findall("[0-9]+", word)
             kind = re.sub("[0-9]", "", word)
             if word != ONE_COPY:
-                first.setdefault(kind, f"{word}: {WORDS[kind].format(*numbers)}")
+                first.setdefault(kind, f"{word}: {WORDS[kind].format(*numbers, usual)}")
         yield "; ".join(first[kind] for kind in WORDS if kind in first)
         if "pipeline_model" in (how := self.layouts[0].source.ends):
             yield f"The layers of a stage do not make as many chunks: {how} of Megatron-core"
@@ -505,12 +512,19 @@ class Plan(OneLayout):
         return list(shared) if self.case.possible.unruled else []
 
     def _unpublished(self) -> str:
-        """Remark on a first layout with ZeRO 2, which no run tells; empty of any other one."""
-        if self.question.stack == FSDP or self.question.fixed.zero is not None or self.one.layouts.zero != 2:
+        """Remark on a first layout with ZeRO 2, or 3 with experts, which no run tells; empty of any other one."""
+        question, stage, found = self.question, self.one.layouts.zero, self.case.found
+        published = stage < 2 or (stage > 2 and self.case.space.experts <= 1)
+        if question.stack == FSDP or question.fixed.zero is not None or published:
             return ""
-        known = next((one for one in self.layouts if one.source.one.layouts.zero != 2), None)
-        told = "" if known is None else f"; without it {known.layout.words} is the first, {known.behind:.1%} behind"
-        return f"{UNPUBLISHED[0].upper()}{UNPUBLISHED[1:]}{told} (--zero 1)".replace("%", " %")
+        said = f"No step of ZeRO {stage}{' with experts' * (stage > 2)} is published"
+        stages = found.column("zero")
+        known = [place for place in found.places if stages[place] == 1]
+        if not known:
+            return said
+        first = self._at(min(known, key=lambda place: float(found.seconds[place])))
+        words = PlannedLayout(first.one.layouts, None).words  # type: ignore[arg-type]  # words ask no answer
+        return f"{said}; without it {words} is the first, {first.behind:.1%} behind (--zero 1)".replace("%", " %")
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:

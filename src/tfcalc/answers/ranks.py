@@ -13,6 +13,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
 from tfcalc.core.number import divide
 from tfcalc.core.traced import value_of
+from tfcalc.defaults import distributed
 from tfcalc.errors import InvalidModel
 from tfcalc.model import asked_run
 from tfcalc.nn.model import ModelWithHead
@@ -409,7 +410,11 @@ class RanksAnswer(Answer):
         told = ", ".join(_band(one) for one in of_all[:MOST_BANDS] if one)
         again = {"none": "nothing recomputed"}.get(self._recompute, f"checkpointing {self.run.recomputed}")
         memory = (f"Reserved by PyTorch on the stages, {again}: {told}",)
-        shared = ("Experts: as many tokens for each",) if any(stage.expert_params for stage in self.stages) else ()
+        shared = (
+            ("Experts: each gets the same number of tokens",)
+            if any(stage.expert_params for stage in self.stages)
+            else ()
+        )
         sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
         return (*bubble * (self.layout.pp != 1), *memory * any(of_all), *stated, *shared, *sharded * (self.zero == "3"))
 
@@ -459,8 +464,9 @@ def ranks(
     model.check(run)
     check_8_bits(plan, megatron=True)
     plan = plan.replaced(precision=OF_MEGATRON.name) if plan.precision == AUTO else plan
-    plan = plan.replaced(zero="0") if plan.zero == AUTO else plan
-    if plan.zero != "0" and value_of(at.copies) == 1:
+    several = value_of(at.copies) != 1
+    plan = plan.replaced(zero=distributed(several=several)) if plan.zero == AUTO else plan
+    if plan.zero != "0" and not several:
         raise InvalidModel(f"ZeRO {plan.zero} has no effect without data parallelism", "add --dp 2")
     if at.sequence_parallel and value_of(at.tp) == 1:
         raise InvalidModel("sequence parallelism has no effect without tensor parallelism", "add --tp 2")

@@ -368,6 +368,7 @@ class RunOnCard(VerdictOnCard):
         return Layouts(
             tp=value_of(plan.tensor_parallel),
             pp=value_of(plan.pipeline_parallel),
+            vpp=value_of(plan.virtual_pipeline),
             dp=self.copies,
             micro_batch=value_of(step_run(run, with_method(self.ran[1])).batch_size),
             batches=value_of(plan.grad_accum),
@@ -714,7 +715,7 @@ class Train(Answer):
         if hours > HOURS_OF_A_MONTH and one.gpus == one.card.gpus:
             gpus = one.gpus << ceil(log2(hours / HOURS_OF_A_MONTH))
             shared = "" if one.gpus > 1 else " --fsdp"
-            yield f"--gpu {gpus}x{one.accelerator.name}{shared} (as many share it)"
+            yield f"--gpu {gpus}x{one.accelerator.name}{shared} (to end within a month, at the same rate per GPU)"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:

@@ -248,7 +248,12 @@ class Fit(WithSheet):
         who = f"{OWN_CODE} " * self.may_fit_fused
         facts = f"{who}needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
         left = f"{self._short(abs(self.headroom))} {'short' if self.headroom < 0 else 'free'}"
-        spare = f"{left}, {self._why_risky}" if self.status == RISKY else left.replace("free", "to spare")
+        if self.status == RISKY:
+            spare = f"{left}, {self._why_risky}"
+        elif self.tight and self.on_card and self.on_card.reserved.high > self.budget.bytes:
+            spare = f"{left}, which fragments may take"
+        else:
+            spare = left.replace("free", "to spare")
         return f"{SAID[self.status]}: {facts} ({spare})"
 
     @property

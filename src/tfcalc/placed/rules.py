@@ -106,8 +106,10 @@ def check_saved(piece: Module) -> None:
 def plain(module: Module, *without: str) -> None:
     """Raise InvalidModel if one of these fields is set, which the module's rule does not support."""
     for name in without:
-        if module.__dict__[name] not in (None, False, ()):
-            raise refused(module, f"{module.name} ({type(module).__name__}) with {name.replace('_', ' ')}")
+        held = module.__dict__[name]
+        if held not in (None, False, ()):
+            what = held.name if isinstance(held, Module) else name.replace("_", " ")
+            raise refused(module, f"{module.name} ({type(module).__name__}) with {what}")
 
 
 # --- maps

@@ -323,7 +323,9 @@ def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
 
 
 def _precisions(plan: Training) -> list[Change]:
-    """Weights, gradients and moments in 16 bits, where some of them have 32."""
+    """Weights, gradients and moments in 16 bits, where some of them have 32; Megatron-LM has fp32 copies of weights."""
+    if plan.megatron:
+        return []
     by = precision(plan.precision)
     pure = "fp16" if by.compute == "fp16" else "bf16"
     return [] if by.name in ("bf16", "fp16") else [Change(f"{pure} throughout", {"precision": pure}, pure)]

@@ -135,10 +135,25 @@ class LeftOut(NamedTuple):
 
     place: str
     why: str
+    remedy: str = ""
 
 
 class Unusable(Exception):
-    """Reason why a row is left out."""
+    """Reason why a row is left out, and the options that say what it does not."""
+
+    def __init__(self, why: str, remedy: str = "") -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+NEEDED = {
+    "gpu": "--gpu h100",
+    "n_gpus": "--gpus 64",
+    "global_batch": "--global-batch-size 512",
+    "seq": "--seq 4096",
+    "micro_batch": "--micro-batch 1",
+}
+"""What each row has to say, and options of ``calibrate`` that say it for a log."""
 
 
 def rows_of(text: str, called: str) -> list[tuple[str, Row]]:
@@ -184,7 +199,7 @@ def read_runs(rows: Iterable[tuple[str, Row]], model_of: ModelOf) -> tuple[list[
         try:
             found.append(reader.run(row, place))
         except Unusable as reason:
-            left_out.append(LeftOut(place, str(reason)))
+            left_out.append(LeftOut(place, str(reason), reason.remedy))
     return found, left_out
 
 
@@ -226,9 +241,9 @@ class _Reader:
 
     def run(self, row: Row, place: str) -> MeasuredRun:
         """Return the run of a row. Raises Unusable where it cannot be fitted, BadFile where it contradicts itself."""
-        missing = [name for name in ("gpu", "n_gpus", "global_batch", "seq", "micro_batch") if not row.get(name)]
+        missing = [name for name in NEEDED if not row.get(name)]
         if missing:
-            raise Unusable(f"no {', '.join(missing)}")
+            raise Unusable(f"no {', '.join(missing)}", " ".join(NEEDED[name] for name in missing))
         if row["gpu"].upper().startswith("TPU"):
             raise Unusable(f"no rates of {row['gpu']} are known")
         try:

@@ -108,6 +108,8 @@ PRECISIONS = {
 
 OF_MEGATRON = PRECISIONS["bf16-master-fp32-grads"]
 """Number formats of Megatron-LM: where none is given, as it trains nearly all models."""
+OF_MEGATRON_IN_FP16 = PRECISIONS["fp16-master-fp32-grads"]
+"""Those of GPUs without bf16."""
 
 PRODUCTS_ALONE = "fp8"
 """Precision of products that are in 8 bits where all that is stored is in 16."""

@@ -132,7 +132,8 @@ def file_text(file: str, most: int) -> str:
     try:
         raw = content(Path(file), most)
     except OSError as error:
-        raise BadFile(f"{quoted(file)} cannot be read: {error.strerror}") from None
+        hint = f"of a model it is --model {file}" if file in names() else ""
+        raise BadFile(f"{quoted(file)} cannot be read: {error.strerror}", hint) from None
     if len(raw) > most:
         raise BadFile(f"{quoted(file)} is larger than {most >> 20} MiB", "give the part with the steps")
     return raw.decode("utf-8-sig", errors="replace")

@@ -290,6 +290,9 @@ def _sequences(settings: Settings, length: int) -> int:
         raise UsageError(f"--global-batch-size {size} and --global-batch {tokens:g} both set the batch", "give one")
     if size is not None:
         return int(size)
+    if tokens is not None and tokens_of_batch(tokens) < length:
+        fact = f"--global-batch {tokens:g} is less than the {length:,} tokens of a sequence"
+        raise UsageError(fact, f"of sequences it is --global-batch-size {math.ceil(tokens)}")
     return _evenly((USUAL_BATCH if tokens is None else tokens_of_batch(tokens)) / length)
 
 

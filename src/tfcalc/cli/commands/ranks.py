@@ -135,7 +135,7 @@ def _with_default(option: Option, default: str) -> Option:
 
 
 _TRAINING = {option.name: option for option in training()}
-_TRAINING["zero"] = _with_default(_TRAINING["zero"], "0")
+_TRAINING["zero"] = _with_default(_TRAINING["zero"], "1 with several copies of the weights, else 0")
 _TRAINING["precision"] = _with_default(_TRAINING["precision"], OF_MEGATRON.name)
 _RUN = {option.name: option for option in RUN}
 _RUN["recompute"] = _with_default(_RUN["recompute"], "none")
