@@ -18,14 +18,17 @@ CLASSES = {
         "FIRST": "ttft tpot itl prefill decode decoding generation",
         "FLOPS": "flops flop macs",
         "MOST": "longest largest biggest highest maximum max most limit fits fit",
+        "LARGEST": "largest biggest highest maximum max",
         "LIMITED": "batch sequence context concurrency prompt",
         "SHAPE": "layers layer heads shape width wide depth deep hidden d_model",
         "SIZES": "heads head layers vocab",
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
-        "BYTES": "memory vram ram gb bytes big large much size space",
+        "BYTES": "memory vram ram gb mb bytes big large much size space",
         "VRAM": "memory vram ram",
+        "SAVE": "save saves saved saving savings",
+        "MONTH": "month months monthly",
         "NEED": "need needed needs require required requires",
         "HARDWARE": "gpu gpus card cards",
         "ADAPTER": "lora qlora",
@@ -44,14 +47,14 @@ ALONE = " ."
 """End of a line that takes no option but its own: whatever else is said is not understood."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("ENERGY", "! energy"),
-    ("SEVERAL-CARDS", "! the question names {number of cards} cards, {cards}; ask about one of them"),
+    ("SEVERAL-CARDS", "! the question names {number-of-cards} cards, {cards}; ask about one of them"),
     ("GUESS CARD|DRAFT-MODEL !SPECULATE|NO-MODEL", "! guesses"),
     ("GUESS CARD|DRAFT-MODEL !NO-MODEL", "serve"),
     ("EXPLAINS MEANT CARD", NO_QUESTION),
     ("MODELS EXPLAINS !CONCEPT|GLANCE", NO_QUESTION),
     (
         "MODELS EXPLAINS|GIVEN|FIGURES",
-        "! the question names {number of models} models; ask about one of them; tfcalc {compare} puts them side by "
+        "! the question names {number-of-models} models; ask about one of them; tfcalc {compare} puts them side by "
         "side",
     ),
     ("MODELS", "compare"),
@@ -61,22 +64,25 @@ TABLE: tuple[tuple[str, str], ...] = (
     (
         "NO-MODEL SIZE ABOUT:6nd",
         "! 6ND is 6 x parameters x tokens, and the question says no tokens; "
-        "type tfcalc design {size} --tokens {tokens of size}, {tokens a parameter} for each parameter",
+        "type tfcalc design {size} --tokens {tokens-of-size}, {tokens-a-parameter} for each parameter",
     ),
     ("NO-MODEL OPTIMAL PRICE", "design --budget-usd {--price}"),
+    ("NO-MODEL CARD DAYS TRAIN|OPTIMAL !SIZE", "design --days {--days}"),
     ("NO-MODEL SIZE RUN OPTIMAL", "design {size} --tokens {--tokens} ."),
-    ("NO-MODEL RUN OPTIMAL", "design --compute {compute of --tokens} ."),
-    ("NO-MODEL SIZE MANY:tokens|OPTIMAL", "design --compute {compute of size} ."),
+    ("NO-MODEL RUN OPTIMAL", "design --compute {compute-of--tokens} ."),
+    ("NO-MODEL SIZE MANY:tokens|OPTIMAL", "design --compute {compute-of-size} ."),
     ("NO-MODEL AMOUNT OPTIMAL", "design --compute {amount} ."),
     ("NO-MODEL AMOUNT model FLOPS TRAIN !SIZE", "design --compute {amount} ."),
     ("NO-MODEL SIZE SHAPE|MEANT:design", "design {size}"),
     ("NO-MODEL SIZE TRAIN|SERVE|RUNS|FITS|BYTES|TIME|FLOPS|HARDWARE|OF-ANY", "! size"),
+    ("NO-MODEL ONE-CARD model|models LARGEST TRAIN|ADAPTER", "design --memory {memory-of--gpu} --train"),
+    ("NO-MODEL ONE-CARD model|models LARGEST", "design --memory {memory-of--gpu} --serve"),
     ("NO-MODEL CARD model|models MOST|RUNS", "! a question is about one model; tfcalc fit MODEL --gpu {--gpu}"),
     ("NO-MODEL CARD !CONCEPT|TRAIN|SERVE|RUNS|FITS", "gpus {--gpu} ."),
     ("NO-MODEL FAMILY", "! family"),
     (
         "NO-MODEL CARD CONCEPT|GLANCE !OPENS:card",
-        "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual model} --gpu {--gpu}",
+        "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
     ),
     ("NO-MODEL CONCEPT|GLANCE CARD|GIVEN", "explain ABOUT"),
     ("NO-MODEL", NO_QUESTION),
@@ -88,6 +94,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("EXPLAINS CONCEPT|GLANCE", "explain ABOUT"),
     ("EXPLAINS ONE-WORD !GIVEN", "explain {word} ."),
     ("EXPLAINS", NO_QUESTION),
+    ("CHANGE", "compare '{model} {without}' '{model} {change}' {mode}"),
     ("ABOUT:6nd 6nd", "explain ABOUT"),
     ("MANY:experts !CARD", ""),
     ("TOKENS-PER-SECOND", "flops --train --mfu"),
@@ -113,7 +120,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("CARD RUNS !TRAIN|SERVE|TIME", "fit --serve"),
     ("CARD FIRST", "serve"),
     ("ADAPTER PARAMETERS !BYTES|HARDWARE|TIME|FLOPS", "params --lora"),
-    ("lora adapter !VRAM|gb|bytes|big|large|much|space|HARDWARE|TIME|FLOPS", "params --lora"),
+    ("lora adapter !VRAM|HARDWARE|TIME|FLOPS", "params --lora"),
+    ("lora adapters BYTES !VRAM|HARDWARE|TIME|FLOPS", "params --lora"),
     ("compute TRAIN !TIME|HARDWARE", "flops --train"),
     ("qlora", "fit --qlora"),
     ("lora", "fit --lora"),
@@ -132,6 +140,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("TRAIN ABOUT:activations|ABOUT:gradients|ABOUT:logits !MEANT", "memory --train"),
     ("TRAIN", "fit"),
     ("hours HARDWARE", "train"),
+    ("MONTH SERVE|TIME|PRICE !CARD|TRAIN", "explain serve.usd_per_month --for gpus"),
+    ("MONTH SERVE|TIME|PRICE !TRAIN", "explain serve.usd_per_month"),
     ("SERVE ABOUT:kvcache !TIME|CARD", "explain ABOUT"),
     ("SERVE ABOUT:kvcache !TIME|MEANT", "memory --serve"),
     ("SERVE VRAM !TIME|HARDWARE", "memory --serve"),
@@ -160,8 +170,9 @@ option that it is (PRICE, WEIGHTS), or a fact about what was read (``_facts`` of
 ``!a|b`` none of them. MANY:x is what "how many" asks about, MEANT:x the command that the first word stands for, and
 ABOUT:x a concept that is named, OPENS:x how its number is opened.
 
-A line has the model, the options and the card behind it; ``explain ABOUT`` is of the concept that is named. One that
-begins with "!" is a fact and the remedy by which the question is refused, or the name of a longer refusal.
+A line has the model, the options and the card behind it, and in braces an amount, or what follows from the question
+(``VALUES`` of in_words); ``explain ABOUT`` is of the concept that is named. One that begins with "!" is a fact and the
+remedy by which the question is refused, or the name of a longer refusal.
 """
 
 ONE_OF_MANY = "h100"
@@ -187,6 +198,7 @@ AMOUNTS = {
     **dict.fromkeys(("output", "outputs", "answer", "answers"), "--output-tokens"),
     **dict.fromkeys(("samples", "examples"), "--samples"),
     **dict.fromkeys(("rank", "r"), "--lora"),
+    **dict.fromkeys(("day", "days"), "--days"),
     **{degree: f"--{degree}" for degree in ("tp", "pp", "cp", "ep")},
     "tokens/s": RATE,
     **dict.fromkeys(
@@ -213,6 +225,7 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\w.,]*) ?tok(?:en)?s? ?(?:/|per) ?s(?:ec(?:ond)?)?\b", r"\1 tokens/s"),
         (r"(?<![\w.])(\d[\d.]*[km]?)-(tokens?|context|gpus?|users?)\b", r"\1 \2"),
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
+        (r"(?<![\w.$])(\d[\d.]*)/ ?(?:gpu[ -]?)?(?:h|hr|hour)\b", r"$\1"),
         (r"\bnumber of\b", "how many"),
         (r"\bcosts? more than\b", "outweigh"),
         (r"\bhow (?:long|large|big|much|high) (?:of )?(?:an? )?(context|prompt|sequence|batch)\b", r"largest \1"),
@@ -233,9 +246,12 @@ WAYS = {
     "fsdp": "--fsdp",
     **{f"zero {stage}": f"--zero {stage}" for stage in (1, 2, 3)},
     **{f"{name}{stage}": f"--zero {stage}" for name in ("zero", "zero-") for stage in (1, 2, 3)},
-    **{f"no {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
-    **{f"without {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
-    **{f"{kind} checkpointing": "--checkpointing full" for kind in ("gradient", "activation")},
+    **{
+        f"{no} {kind}checkpointing": "--checkpointing none"
+        for no in ("no", "without")
+        for kind in ("gradient ", "activation ", "")
+    },
+    **{f"{kind}checkpointing": "--checkpointing full" for kind in ("gradient ", "activation ", "")},
     **{f"{no} flash attention": "--attention-kernel eager" for no in ("no", "without")},
     "flash attention": "--attention-kernel flash",
     "cpu offload": "--offload all",
@@ -245,6 +261,9 @@ WAYS = {
     **{name: f"--optimizer {name}" for name in ("adamw-8bit", "adafactor", "sgd", "lion", "muon")},
 }
 """Options of training by the words that ask for them, the longer ones first."""
+WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
+"""What a way of training is compared with, by its option, where that is not tfcalc's default."""
+OF_SEVERAL = ("--zero", "--fsdp")
 OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")

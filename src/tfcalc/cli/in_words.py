@@ -25,12 +25,14 @@ from tfcalc.cli.grammar import (
     LENGTH,
     NO_QUESTION,
     OF_A_RUN,
+    OF_SEVERAL,
     OF_TRAINING,
     ONE_OF_MANY,
     PARTS,
     PROMPT,
     SPECULATE,
     TABLE,
+    WITHOUT,
 )
 from tfcalc.cli.said import (
     ADAPTED,
@@ -56,8 +58,10 @@ from tfcalc.cli.said import (
     with_share,
 )
 from tfcalc.errors import TfcalcError, UnknownModel, UsageError
+from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among, spelled
+from tfcalc.search.gpus import of_card
 from tfcalc.units import parse_count, short
 
 KNOWN = frozenset(("per", "token", "tokens")).union(*CLASSES.values(), FILLERS, ALIASES, COMMANDS)
@@ -81,6 +85,7 @@ class Read(NamedTuple):
         given: options with their values, a card among them.
         named: the concept that is named, and where.
         size: a number of parameters in the place of a model.
+        change: the options of a change that saves something.
         many: what "how many" asks about, "gpus" where that is a card.
         meant: the command that the first word stands for.
         explains: a concept is asked about, and nothing else.
@@ -93,6 +98,7 @@ class Read(NamedTuple):
     given: list[tuple[str, str]]
     named: Named | None
     size: str
+    change: str
     many: str
     meant: str
     explains: bool
@@ -168,6 +174,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
     if words & CLASSES["GUESS"] and models and (len(models) > 1 or cards):
         named, drafts = _with_drafts(named, rest)
         given += drafts
+    change = _change(rest, given) if words & CLASSES["SAVE"] and models else ""
     concept = _named_first(rest) or (first if explains else None)
     if "prefill" in words and cards:
         given = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
@@ -178,7 +185,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
         by_itself = [word for word in rest if SIZE_OF_RUN.fullmatch(word)] if "--tokens" not in dict(given) else []
         given += [("--tokens", word) for word in by_itself]
         rest = ["" if word in by_itself else word for word in rest]
-    return Read(said, words, rest, named, given, concept, size, many, meant, explains)
+    return Read(said, words, rest, named, given, concept, size, change, many, meant, explains)
 
 
 def _facts(read: Read) -> Iterator[str]:
@@ -198,11 +205,13 @@ def _facts(read: Read) -> Iterator[str]:
         "NO-MODEL": not read.models,
         "MODELS": len(read.models) > 1,
         "CARD": bool(cards),
+        "ONE-CARD": len(cards) == 1 and not _several(cards),
         "SEVERAL-CARDS": len(cards) > 1,
         "BYTES-OF-CARD": any(map(BYTES_SAID.fullmatch, cards)),
         "MANY-CARDS": read.many in CLASSES["HARDWARE"],
         "SIZE": bool(read.size),
         "GIVEN": bool(given),
+        "CHANGE": bool(read.change),
         "AMOUNT": any(map(AMOUNT.fullmatch, rest)),
         "FIGURES": bool(_with_digits(rest)),
         "RUN": any(is_run(*one) for one in given),
@@ -221,6 +230,16 @@ def _facts(read: Read) -> Iterator[str]:
 
 OPENS = {"train": "--train", "serve": "--serve", "timed": "serve.", "card": "--gpu"}
 """Ways in which the number of a concept is opened, by what its line has."""
+
+
+def _change(rest: list[str], given: list[tuple[str, str]]) -> str:
+    """The options of what is asked how much it saves, which are then no others of the question; "" where it is none."""
+    if way := next(ways_of_training(rest), ""):
+        return way
+    stored = next((one for one in given if one[0] in (FORMAT, CACHE)), None)
+    if stored is not None:
+        given.remove(stored)
+    return " ".join(stored or ())
 
 
 def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -272,8 +291,7 @@ def _of_a_name(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
 def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
     """The command line of a row, with an option for each thing that was said; and what is said that no option has."""
     used, alone = USED.findall(row), row.endswith(ALONE)
-    text = row.removesuffix(ALONE).format_map(_Values(read))
-    first, *fixed = text.split() or [""]
+    first, *fixed = _filled(row.removesuffix(ALONE), read) or [""]
     about = next((word for word in fixed if word.startswith("ABOUT")), "")
     concept, rest, options, left = None, list(read.rest), dict[str, str](), list[str]()
     if about:
@@ -284,18 +302,20 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         left.append(read.size)
     if "{amount}" in row:
         rest.remove(_amount(read))
-    opens = text if concept is None else concept.opens
+    target = fixed.pop(0) if first == "explain" and concept is None else ""
+    opens = concept.opens if concept else shlex.join(filter(None, (target or first, *fixed)))
     for slot, value in read.given:
         option = option_of(slot, value, opens)
         if slot not in used and (alone or options.setdefault(option, value) != value):
             left.append(value)
-    if first == "design" and not read.models and "--budget-usd" not in fixed:
+    if first == "design" and not read.models and not {"--budget-usd", "--days", "--memory"} & set(fixed):
         left = [*left, *options.pop("--gpu", "").split()]
     if first == "fit" and read.many and "--gpu" not in options:
         options = {"--gpu": ONE_OF_MANY, **options}
     if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
-    if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
+    plans = first in ("fit", "train", "memory") and "--serve" not in fixed
+    if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
         fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
@@ -308,22 +328,27 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         kind = next((word.lower() for word in rest if word.lower() in KINDS), "")
         if kind and options and not read.models and first == "explain":
             options["--kind"] = kind.removesuffix("-only")
-        has = {"--gpu", *_flags_of(first, concept)}
+        has = {"--gpu", *_flags_of(first, opens if first == "explain" else "")}
         left += [options.pop(option) for option in [*options] if option not in has]
     left += _with_digits(rest)
     if concept is not None:
         left = [word for word in left if is_format(word) or (AMOUNT.fullmatch(word) and len(word) > 1)]
-    target = (concept.name,) if concept else (fixed.pop(0),) if first == "explain" else ()
+    target = concept.name if concept else target
     card = ("--gpu", options.pop("--gpu")) if "--gpu" in options else ()
     said = [part for option in options.items() for part in option]
-    return [*filter(None, (first, *target, *read.models)), *fixed, *card, *said], left
+    models = read.models if "{model}" not in row else ()
+    return [*filter(None, (first, target, *models)), *fixed, *card, *said], left
 
 
-def _flags_of(name: str, concept: Concept | None) -> set[str]:
-    """The options of a command, or of what opens a concept."""
-    called = command(name)
-    if concept is not None and concept.opens:
-        called = called.meant(shlex.split(concept.opens))
+def _filled(row: str, read: Read) -> list[str]:
+    """The words of a row with what stands in braces; what is in quotes is one."""
+    words = [(word, word.format_map(_Values(read)).split()) for word in shlex.split(row)]
+    return [each for word, filled in words for each in ([" ".join(filled)] if " " in word else filled)]
+
+
+def _flags_of(name: str, opens: str) -> set[str]:
+    """The options of a command, or of what it ``opens``."""
+    called = command(name).meant(shlex.split(opens)) if opens else command(name)
     return {part for option in called.options for flag in option.flags for part in flag.split("/")}
 
 
@@ -373,27 +398,47 @@ def _own_words(read: Read) -> list[str]:
     return [word for word in read.rest if word and word.lower() not in FILLERS]
 
 
-VALUES: Mapping[str, Callable[[Read], str]] = {
-    "amount": _amount,
-    "cards": lambda read: " and ".join(read.values("--gpu")),
-    "compare": lambda read: shlex.join(_line("compare", _compared(read))[0]),
-    "compute of --tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
-    "compute of size": lambda read: _compute(parse_count(read.size)),
-    "meant": lambda read: read.meant,
-    "number of cards": lambda read: str(len(read.values("--gpu"))),
-    "number of models": lambda read: str(len(read.models)),
-    "part": lambda read: next(PARTS[word.lower()] for word in read.rest if word.lower() in PARTS),
-    "size": lambda read: read.size,
-    "tokens a parameter": lambda _: str(TOKENS_A_PARAMETER),
-    "tokens of size": lambda read: short(TOKENS_A_PARAMETER * parse_count(read.size), billion="B"),
-    "usual model": lambda read: read.concept.model if read.concept else "",
-    "word": lambda read: _own_words(read)[0],
-}
-"""What follows from a question, by the words for it in the table."""
+def _shared(read: Read) -> str:
+    """The GPUs over which a change shares, where the question says none."""
+    many = read.values("--gpus") or _several(read.values("--gpu"))
+    return "--gpus 8" if read.change.startswith(OF_SEVERAL) and not many else ""
+
+
+def _several(cards: Sequence[str]) -> bool:
+    return any(parse_gpu(card)[0] > 1 for card in cards)
+
+
+def _memory(read: Read) -> str:
+    """What a card leaves to a process, rounded down."""
+    return f"{of_card(read.values('--gpu')[0]).bytes * 10 // 2**30 / 10:g}GiB"
 
 
 def _compute(params: float) -> str:
     return f"{compute_of(params):.4g}"
+
+
+VALUES: Mapping[str, Callable[[Read], str]] = {
+    "amount": _amount,
+    "cards": lambda read: " and ".join(read.values("--gpu")),
+    "compare": lambda read: shlex.join(_line("compare", _compared(read))[0]),
+    "change": lambda read: f"{_shared(read)} {read.change}",
+    "compute-of--tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
+    "compute-of-size": lambda read: _compute(parse_count(read.size)),
+    "meant": lambda read: read.meant,
+    "memory-of--gpu": _memory,
+    "mode": lambda read: "--serve" if read.change.split()[0] in (FORMAT, CACHE) else "--train",
+    "model": lambda read: read.models[0],
+    "number-of-cards": lambda read: str(len(read.values("--gpu"))),
+    "number-of-models": lambda read: str(len(read.models)),
+    "part": lambda read: next(PARTS[word.lower()] for word in read.rest if word.lower() in PARTS),
+    "size": lambda read: read.size,
+    "tokens-a-parameter": lambda _: str(TOKENS_A_PARAMETER),
+    "tokens-of-size": lambda read: short(TOKENS_A_PARAMETER * parse_count(read.size), billion="B"),
+    "usual-model": lambda read: read.concept.model if read.concept else "",
+    "without": lambda read: WITHOUT.get(read.change.split()[0], "") or _shared(read),
+    "word": lambda read: _own_words(read)[0],
+}
+"""What follows from a question, by the words for it in the table."""
 
 
 def _refusal(text: str, read: Read) -> TfcalcError:
