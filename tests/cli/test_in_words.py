@@ -196,6 +196,7 @@ LINES = {
     "gpt2 on 10B tokens on a t4": "train gpt2 --gpu t4 --tokens 10B",
     "activations of gpt2 at 512 on a t4": "memory gpt2 --train --gpu t4 --seq 512",
     "does rope help gpt2 on a t4": "overview gpt2 --gpu t4",
+    "prefill of gpt2 on a t4 for 3 epochs": "train gpt2 --gpu t4 --epochs 3",
     "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
     "size of gpt2": "overview gpt2",
     "explain gpt2 and gpt2-xl": "explain gpt2 and gpt2-xl",
@@ -222,6 +223,7 @@ REFUSED = {
     "how many flops to train a 7b on 2T tokens on 64 h100": "'64xh100' in the question is not understood; "
     "type tfcalc design 7b --tokens 2T, which leaves it out",
     "6nd of a 7b on 2T tokens at batch 4": "'4' in the question is not understood; type tfcalc design 7b --tokens 2T",
+    "how fast is bert base in int4 on 8 h100": "'bert-base' is ambiguous",
     "which model fits on 16gb at 4 bit": "a question is about one model; tfcalc fit MODEL --gpu 16gb",
     "gpt2-xl on a t4 with a 1b draft": "type tfcalc serve gpt2-xl --gpu t4 --draft-model llama-3.2-1b "
     "--speculate 3@0.7, ",

@@ -189,7 +189,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
 
 
 def _facts(read: Read) -> Iterator[str]:
-    """What the terms of the table are about."""
+    """Facts about a question, by the terms for them in the table."""
     words, rest, concept = read.words, [word for word in read.rest if word], read.concept
     given = [(slot, value) for slot, value in read.given if slot != "--gpu"]
     cards = read.values("--gpu")
@@ -316,7 +316,8 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         first = "train"
     plans = first in ("fit", "train", "memory") and "--serve" not in fixed
     if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
-        fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
+        for option, *value in map(str.split, ways_of_training(rest)):
+            fixed += [option, *value] * (option not in fixed)
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)

@@ -245,7 +245,7 @@ def ways_of_training(words: list[str]) -> Iterator[str]:
 def with_share(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The options of a question, where guessed tokens and the share of them that is accepted are one.
 
-    >>> list(with_share([(GUESSES, "4"), ("--seq", "8"), (ACCEPTED, "70%")]))
+    >>> list(with_share([("--guesses", "4"), ("--seq", "8"), ("--accepted", "70%")]))
     [('--seq', '8'), ('--speculate', '4@70%')]
     """
     found = list(given)
