@@ -300,8 +300,9 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         rest = ["" if read.named and place in read.named.places else word for place, word in enumerate(rest)]
     if read.size and "size}" not in row:
         left.append(read.size)
-    if "{amount}" in row:
-        rest.remove(_amount(read))
+    for own in ("amount", "word"):
+        if f"{{{own}}}" in row:
+            rest.remove(VALUES[own](read))
     target = fixed.pop(0) if first == "explain" and concept is None else ""
     opens = concept.opens if concept else shlex.join(filter(None, (target or first, *fixed)))
     for slot, value in read.given:
