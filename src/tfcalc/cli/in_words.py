@@ -343,7 +343,7 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
 
 
 def _filled(row: str, read: Read) -> list[str]:
-    """The words of a row with what stands in braces; what is in quotes is one."""
+    """The words of a row, with values in the place of braces; what is in quotes is one."""
     words = [(word, word.format_map(_Values(read)).split()) for word in shlex.split(row)]
     return [each for word, filled in words for each in ([" ".join(filled)] if " " in word else filled)]
 
@@ -379,7 +379,7 @@ def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
 
 
 class _Values(dict[str, str]):
-    """What stands in braces in a row of the table: what was said of an option, or what follows from the question."""
+    """Values of the words in braces in a row of the table: of an option, or what follows from the question."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
@@ -411,7 +411,7 @@ def _several(cards: Sequence[str]) -> bool:
 
 
 def _memory(read: Read) -> str:
-    """What a card leaves to a process, rounded down."""
+    """The memory that a card leaves to a process, rounded down."""
     return f"{of_card(read.values('--gpu')[0]).bytes * 10 // 2**30 / 10:g}GiB"
 
 
