@@ -109,7 +109,7 @@ class Read(NamedTuple):
         return self.named.concept if self.named else None
 
     def values(self, slot: str) -> list[str]:
-        """What was said of an option."""
+        """The values that were said of an option."""
         return [value for option, value in self.given if option == slot]
 
 
@@ -317,8 +317,8 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         first = "train"
     plans = first in ("fit", "train", "memory") and "--serve" not in fixed
     if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
-        for option, *value in map(str.split, ways_of_training(rest)):
-            fixed += [option, *value] * (option not in fixed)
+        for way in map(str.split, ways_of_training(rest)):
+            fixed += way * (way[0] not in fixed)
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)
