@@ -95,6 +95,7 @@ def spelled(name: str) -> str:
     return re.sub(r"[\s_:]+", "-", name.strip().lower().removesuffix(":latest"))
 
 
+@lru_cache(NAMES)
 def parts(name: str) -> NameParts:
     """Return family, version, size and all words of a name, each empty if it has none."""
     words: list[str] = []

@@ -384,6 +384,13 @@ def test_questions_in_words(tfcalc: Program) -> None:
     assert tfcalc("why", "is there an answer?").returncode == 2
 
 
+def test_k_of_a_length_is_1024() -> None:
+    """Llama 3.1 was made for 128 · 1,024 tokens and has 128,256 words; Llama 2 has 32,000."""
+    reasons = words("why", "128k", "llama-3.1-8b")[1]["reasons"]
+    assert [(one["exact_value"], one["unit"]) for one in reasons] == [(131_072, "size"), (128_256, "size")]
+    assert words("why", "32k", "llama-2-7b")[1]["reasons"][0]["exact_value"] == 32_000
+
+
 def test_gpus_of_training_are_solved_for(tfcalc: Program) -> None:
     """2 bytes each of weights, gradients and two moments: 8 · 671,026,419,200 over 74 GiB are 68 GPUs at least."""
     asked = ("solve", "memory <= 74GiB", "deepseek-v3", "--for", "gpus", "--train", "--zero", "3", "--seq", "4k")

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import Program
 from tfcalc.catalog import preset
+from tfcalc.cli import in_words, main
+from tfcalc.cli.grammar import TABLE
 
 LLAMA_8B, LLAMA_70B = 2 * 32 * 8 * 128, 2 * 80 * 8 * 128
 """Numbers that a token has in the cache: keys and values of each layer's KV heads of 128, by the published configs."""
@@ -45,6 +47,8 @@ VALUES = {
     "context-length llama-3.1-8b": 131_072,
     "when does attention cost more than the ffn in llama 3 8b": (3 * 14_336 - 2 * 4096 - 2 * 1024) // 2,  # tokens
     "why does deepseek v3 have a small kv cache": 61 * (512 + 64) * 2 * 8192,
+    "how big is a lora adapter of rank 16 for llama-3-8b": 41_943_040,
+    "what does it cost to serve llama 3 8b per month on 2 l4 at 2/h": f"{2 * 2 * 730:,}.0",
     "kv-cache llama-3.1-70b --kv-cache-dtype fp8": LLAMA_70B * 8192,
     "kv-cache meta-llama/Llama-3.1-70B-Instruct --max-model-len 128k --kv-cache-dtype fp8": LLAMA_70B * 131_072,
 }
@@ -159,6 +163,46 @@ SAME = {
     "solve for the layers that give 1b params with d_model 2048": "design 1b --d-model 2048",
     "explain fp8 llama-3-8b": "explain quantization llama-3-8b --weights fp8",
 }
+LINES = {
+    "how much does checkpointing save for llama 3 8b": "compare 'llama-3-8b --checkpointing none' "
+    "'llama-3-8b --checkpointing full' --train",
+    "how much does zero 3 save for gpt2 with batch 4": "compare 'gpt2 --gpus 8' 'gpt2 --gpus 8 --zero 3' --train "
+    "--batch 4",
+    "how much does fsdp save for gpt2 on 2 t4": "compare gpt2 'gpt2 --fsdp' --train --gpu 2xt4",
+    "how much does int4 save for gpt2": "compare gpt2 'gpt2 --weights int4' --serve",
+    "what does it cost to serve llama 3 70b per month at 2/h": "explain serve.usd_per_month llama-3-70b --for gpus "
+    "--price 2",
+    "largest model I can fine-tune with qlora on a 24 GB card": "design --memory 21.8GiB --train --qlora",
+    "biggest model for 24gb": "design --memory 21.8GiB --serve",
+    "how many MB are lora adapters of rank 8 for gpt2": "params gpt2 --lora 8",
+    "compute optimal for 3 days on 8 h100": "design --days 3 --gpu 8xh100",
+    "compute for a 7b on 2T tokens": "design 7b --tokens 2T",
+    "what is compute optimal for 1e21 flops": "design --compute 1e21",
+    "how many tokens are optimal for llama 3 8b": "explain 'tokens per parameter' llama-3-8b",
+    "how many flops does the gpt2 mlp take on 10B tokens": "explain ffn gpt2 --of flops --train --tokens 10B",
+    "flops to train gpt2": "flops gpt2 --train",
+    "how many parameters does gpt2 have": "params gpt2",
+    "attention flops to train gpt2": "explain attention gpt2 --of flops --train",
+    "memory to train gpt2": "memory gpt2 --train",
+    "memory to serve gpt2": "memory gpt2 --serve",
+    "does dpo of gpt2 fit on a t4": "fit gpt2 --method dpo --gpu t4",
+    "does ppo of gpt2 fit on a t4": "fit gpt2 --method ppo --gpu t4",
+    "flops per token of gpt2": "flops gpt2",
+    "how many flops per token does gpt2 need": "overview gpt2",
+    "prefill flops of gpt2 at 512": "flops gpt2 --phase prefill --seq 512",
+    "how big are activations in training gpt2 on a t4": "memory gpt2 --train --gpu t4",
+    "how big is the kv cache of gpt2 for 8 users at 512 on a t4": "memory gpt2 --serve --gpu t4 --concurrency 8 "
+    "--context 512",
+    "gpt2 on 10B tokens on a t4": "train gpt2 --gpu t4 --tokens 10B",
+    "activations of gpt2 at 512 on a t4": "memory gpt2 --train --gpu t4 --seq 512",
+    "does rope help gpt2 on a t4": "overview gpt2 --gpu t4",
+    "prefill of gpt2 on a t4 for 3 epochs": "train gpt2 --gpu t4 --epochs 3",
+    "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
+    "size of gpt2": "overview gpt2",
+    "explain gpt2 and gpt2-xl": "explain gpt2 and gpt2-xl",
+    "explain the shape and the depth of gpt2": "explain the shape and the depth of gpt2",
+}
+"""Questions by the command line that each of them is."""
 REFUSED = {
     "how many gpu hours to pretrain a 7b on 2T tokens on h100": "tfcalc train llama-2-7b --gpu h100 --tokens 2T",
     "how much vram for grpo of a 7b": "type tfcalc fit llama-2-7b --method grpo",
@@ -179,6 +223,7 @@ REFUSED = {
     "how many flops to train a 7b on 2T tokens on 64 h100": "'64xh100' in the question is not understood; "
     "type tfcalc design 7b --tokens 2T, which leaves it out",
     "6nd of a 7b on 2T tokens at batch 4": "'4' in the question is not understood; type tfcalc design 7b --tokens 2T",
+    "how fast is bert base in int4 on 8 h100": "'bert-base' is ambiguous",
     "which model fits on 16gb at 4 bit": "a question is about one model; tfcalc fit MODEL --gpu 16gb",
     "gpt2-xl on a t4 with a 1b draft": "type tfcalc serve gpt2-xl --gpu t4 --draft-model llama-3.2-1b "
     "--speculate 3@0.7, ",
@@ -204,6 +249,42 @@ def test_a_question_is_a_command(tfcalc: Program, question: str) -> None:
     found, wanted = tfcalc(question), tfcalc(*shlex.split(SAME[question]))
     assert (found.returncode, found.stdout, found.stderr) == (wanted.returncode, wanted.stdout, "")
     assert found.stdout
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The command lines that questions are turned into, which are not run."""
+    found: list[list[str]] = []
+
+    def run(asked: list[str], _: object) -> int:
+        found.append(asked)
+        return 0
+
+    monkeypatch.setattr(main, "_typer", run)
+    return found
+
+
+@pytest.mark.parametrize("question", LINES)
+def test_a_question_is_turned_into_a_line(tfcalc: Program, lines: list[list[str]], question: str) -> None:
+    assert tfcalc(*question.split()).stderr == ""
+    assert lines == [shlex.split(LINES[question])]
+
+
+def test_each_row_of_the_table_answers_a_question(
+    tfcalc: Program, lines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, holds = set[str](), in_words.holds
+
+    def spy(asks: str, facts: frozenset[str]) -> bool:
+        found = holds(asks, facts)
+        reached.update([asks] * found)
+        return found
+
+    monkeypatch.setattr(in_words, "holds", spy)
+    for question in (*VALUES, *SAME, *LINES, *REFUSED):
+        tfcalc(*shlex.split(question.replace("'", "")))
+    assert lines
+    assert [asks for asks, _ in TABLE if asks not in reached] == []
 
 
 @pytest.mark.parametrize("question", REFUSED)
@@ -236,6 +317,32 @@ def test_the_best_size_of_a_training_has_twenty_tokens_a_parameter(tfcalc: Progr
     """6 · 1e9 · 20e9 FLOPs (arXiv 2203.15556)."""
     found = json.loads(tfcalc("how many tokens should I train a 1b model on", "--json").stdout)
     assert found["compute_flops"] == 6 * 10**9 * 20 * 10**9
+
+
+def test_the_number_of_6nd_comes_before_the_shapes(tfcalc: Program) -> None:
+    """6 · 7e9 · 2e12 = 8.4e22."""
+    assert tfcalc("6nd 7b 2T").stdout.startswith("8.4e+22 FLOPs by 6ND; ")
+
+
+def test_what_a_change_saves_is_a_difference(tfcalc: Program) -> None:
+    """A cache in 8 bits instead of 16: a byte of each number of 32,768 tokens."""
+    asked = "how much does an fp8 kv cache save for llama 3 8b at 32k"
+    plain, changed = json.loads(tfcalc(asked, "--json").stdout)["models"]
+    assert plain["serving_peak_bytes"] - changed["serving_peak_bytes"] == LLAMA_8B * 32_768
+
+
+def test_an_adapter_has_a_size(tfcalc: Program) -> None:
+    """41,943,040 numbers of 4 bytes: peft casts adapters to fp32, and so they are saved."""
+    asked = "how big is a lora adapter of rank 16 for llama-3-8b"
+    assert json.loads(tfcalc(asked, "--json").stdout)["trainable_bytes"] == 4 * 41_943_040
+    assert "168 MB in fp32" in tfcalc(asked).stdout
+
+
+def test_the_largest_model_of_a_card_is_within_it(tfcalc: Program) -> None:
+    """Served in 16 bits it has two bytes a parameter, and some of 24 GB are not for it."""
+    found = json.loads(tfcalc("largest model I can run on a 24 GB card", "--json").stdout)["candidates"][0]
+    assert 2 * found["total_params"] < found["amount"] < 24 * 2**30
+    assert 9e9 < found["total_params"] < 12e9
 
 
 def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:

@@ -30,6 +30,7 @@ from tfcalc.report import Entry, Footer, Report, exact
 from tfcalc.report.declared import When, boolean, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Measure, Node
@@ -151,6 +152,11 @@ class Params(CountOfParams, in_order=True):
     trainable_percent = number(
         "trainable_params in per cent of total_params, as peft prints it; with --lora or --freeze",
         ratio(PER_CENT, "trainable_params", over=("total_params",)),
+        when=TUNED,
+    )
+    trainable_bytes = integer(
+        "bytes of what is trained in fp32, as peft trains adapters and saves them; with --lora or --freeze",
+        ratio(Constant(4, "bytes of fp32"), "trainable_params"),
         when=TUNED,
     )
     buffer_elements = integer(
@@ -318,6 +324,9 @@ class TrainableParams(Params):
         yield f"{shares} || trainable%: {self.trainable_percent:.4f} (as peft prints it)"
         if not self.answer:
             yield "0: all of it is frozen"
+        if self._tuning.plan.lora:
+            size = short_bytes(self.trainable_bytes, "si")
+            yield f"The adapters alone: {size} in fp32, as peft trains and saves them; half of it in bf16"
         yield from experts_without_adapters(self.question.model, self._tuning.plan)
 
     @property

@@ -48,7 +48,7 @@ from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
 from tfcalc.serving.engine_rules import engine as engine_named
 from tfcalc.serving.engine_rules import version_of
-from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
+from tfcalc.timing.estimate import HOURS_OF_A_MONTH, SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
     ALL_SEEN,
@@ -630,6 +630,11 @@ class Serve(ServedAnswer):
         "US dollars for a GPU and an hour; null where none is known",
         lambda answer: answer.price.typical if answer.price else None,
         given("given by --price, or the dated list"),
+    )
+    usd_per_month = optional_number(
+        f"US dollars for all GPUs and a month of {HOURS_OF_A_MONTH} hours; null where no price is known",
+        lambda answer: answer.price.typical * answer.question.gpus * HOURS_OF_A_MONTH if answer.price else None,
+        ratio("price_per_gpu_hour", "deployment.gpus", Constant(HOURS_OF_A_MONTH, "hours of a month")),
     )
     holding_gpus = optional(
         "GPUs that would hold it; null where these do, or none that was tried does",
@@ -1221,6 +1226,8 @@ class Serve(ServedAnswer):
         yield f"Room for {requests} of {self.question.load.longest:,} tokens{shorter * (at.running > self.capacity)}"
         if self.of.joins_keys:
             yield f"{BY_BYTES_ALONE}: {LOGGED_LESS}"
+        if self.question.price is not None and self.usd_per_month is not None:
+            yield f"{self.gpus} cost {self.usd_per_month:,.0f} USD in a month of {HOURS_OF_A_MONTH} hours"
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"

@@ -35,7 +35,17 @@ from tfcalc.report.declared import Answer, Key, When, integer, number, record, r
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import NO, RISKY, SAID, Capacity, of_card
-from tfcalc.timing.estimate import CODE, EAGER, OVER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace, whose_rate
+from tfcalc.timing.estimate import (
+    CODE,
+    EAGER,
+    HOURS_OF_A_MONTH,
+    OVER,
+    SECONDS_OF_A_DAY,
+    SECONDS_OF_AN_HOUR,
+    Estimate,
+    Pace,
+    whose_rate,
+)
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
 from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
@@ -799,8 +809,8 @@ def _of_experts(one: RunOnCard) -> Iterator[str]:
         yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()}"
 
 
-HOURS_OF_A_RUN, HOURS_OF_A_MONTH = 1, 720
-"""Hours from which on a run with one sequence at a time is told of larger batches, and one of more GPUs."""
+HOURS_OF_A_RUN = 1
+"""Hours from which on a run with one sequence at a time is told of larger batches; of more GPUs from a month on."""
 
 
 def _row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

@@ -1,301 +1,279 @@
-"""Questions in words in the place of a command: ``tfcalc will llama 3 70b fit on two h100s`` asks for an overview."""
+"""Questions in words in the place of a command: ``tfcalc will llama 3 70b fit on two h100s`` asks for an overview.
+
+:mod:`tfcalc.cli.grammar` has the words and the table of lines, :mod:`tfcalc.cli.said` reads amounts, models and cards.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
-from tfcalc.catalog import index, is_known, is_path, parts, preset, sizes
+from tfcalc.catalog import index, parts, preset, sizes
 from tfcalc.catalog import meant as meant_by
 from tfcalc.cli.commands import ALIASES, BETWEEN, COMMANDS, TOKENS_A_PARAMETER, command, compute_of
-from tfcalc.cli.said import (
-    ACCEPTED,
-    AMOUNT,
+from tfcalc.cli.grammar import (
+    ALONE,
+    AT_A_GLANCE,
     CACHE,
+    CLASSES,
     FORMAT,
-    GUESSES,
+    HALVES,
+    KINDS,
     LENGTH,
-    LIKE,
-    LONGEST_CONTEXT,
+    NO_QUESTION,
+    OF_A_RUN,
+    OF_SEVERAL,
+    OF_TRAINING,
+    ONE_OF_MANY,
+    PARTS,
     PROMPT,
-    RATE,
-    RUN,
+    SPECULATE,
+    TABLE,
+    WITHOUT,
+)
+from tfcalc.cli.said import (
+    ADAPTED,
+    AMOUNT,
+    BYTES_SAID,
+    LONGEST_CONTEXT,
+    LONGEST_NAME,
     SIZE,
-    UTILISATION,
+    SIZE_OF_RUN,
+    a_card,
+    a_model,
     amounts,
+    counted,
+    found_in,
     in_one_spelling,
     is_a_path,
+    is_card,
     is_format,
     is_run,
+    names_at,
     option_of,
     ways_of_training,
+    with_share,
 )
-from tfcalc.errors import UsageError
-from tfcalc.hardware import is_accelerator, parse_gpu
+from tfcalc.errors import TfcalcError, UnknownModel, UsageError
+from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among
+from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among, spelled
+from tfcalc.search.gpus import of_card
 from tfcalc.units import parse_count, short
 
-WORDS = {
-    "trained": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining sft",
-    "served": "serve serving served inference infer deploy host users requests",
-    "timed": "long hours days time fast slow speed cost costs expensive money throughput latency tokens/s "
-    "second seconds price prices",
-    "first": "ttft tpot itl prefill decode decoding generation",
-    "flops": "flops flop macs",
-    "most": "longest largest biggest highest maximum max most limit fits fit",
-    "shape": "layers layer heads shape width wide depth deep hidden d_model",
-    "optimal": "chinchilla optimal compute-optimal",
-    "runs": "run runs running",
-    "bytes": "memory vram ram gb bytes big large much size space",
-    "cards": "gpu gpus card cards",
-    "memory": "memory vram ram",
-    "of any model": "lora qlora dpo grpo ppo kv cache activations gradients logits parameters params",
-}
-"""Words that say what a question asks about."""
-TRAINED, SERVED, TIMED, FIRST, FLOPS, MOST, OF_A_SHAPE, OPTIMAL, RUNS, BYTES, CARDS, MEMORY, OF_ANY_MODEL = (
-    frozenset(said.split()) for said in WORDS.values()
-)
-OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
-"""How options begin that only training has."""
-ADAPTERS, PARAMETERS = frozenset(("lora", "qlora")), frozenset(("parameters", "params", "parameter", "trainable"))
-NOT_PARAMETERS = BYTES | CARDS | TIMED | FLOPS
-"""Words by which a question about an adapter is about more than its parameters."""
-NEEDED = frozenset(("need", "needed", "needs", "require", "required", "requires"))
-OF_A_MODEL = TRAINED | SERVED | RUNS | {"model", "models", "fit", "fits"}
-"""Words by which a question about a card is about a model on it."""
-KNOWN = frozenset(("per", "token", "tokens")).union(
-    *(said.split() for said in WORDS.values()), FILLERS, ALIASES, COMMANDS
-)
+KNOWN = frozenset(("per", "token", "tokens")).union(*CLASSES.values(), FILLERS, ALIASES, COMMANDS)
 """Words that are no name of a model."""
-LONGEST_NAME = 4
-"""Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
 LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
-BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
 BEFORE = MARKS.replace(".", "")
 """Marks before a word: a path may begin with a dot."""
-ADAPTED = re.compile(r"[a-z]\w*_proj(,[a-z]\w*)*|all-linear", re.ASCII)
-"""Matrices that LoRA adapts, by their names."""
-KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
-"""Words for the classic Transformer's halves, beside its sizes."""
-NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
-TIMES = ("x", "×", "*")
+USED = re.compile(r"(--[a-z-]+)\}")
+"""An amount in a line of the table."""
 
 
-def contains(word: str, words: frozenset[str]) -> bool:
-    """Return whether a word is among these."""
-    return word in words
+class Read(NamedTuple):
+    """A question as it was read.
+
+    Attributes:
+        said: its words, each thing in one spelling.
+        words: those beside models and cards, in small letters.
+        rest: all of them with "" in the place of what was read.
+        models: the models.
+        given: options with their values, a card among them.
+        named: the concept that is named, and where.
+        size: a number of parameters in the place of a model.
+        change: the options of a change that saves something.
+        many: what "how many" asks about, "gpus" where that is a card.
+        meant: the command that the first word stands for.
+        explains: a concept is asked about, and nothing else.
+    """
+
+    said: list[str]
+    words: frozenset[str]
+    rest: list[str]
+    models: list[str]
+    given: list[tuple[str, str]]
+    named: Named | None
+    size: str
+    change: str
+    many: str
+    meant: str
+    explains: bool
+
+    @property
+    def concept(self) -> Concept | None:
+        """The concept that is named."""
+        return self.named.concept if self.named else None
+
+    def values(self, slot: str) -> list[str]:
+        """The values that were said of an option."""
+        return [value for option, value in self.given if option == slot]
 
 
-ASKED_FOR: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
-    ("params --lora", lambda words: bool(words & ADAPTERS and words & PARAMETERS and words.isdisjoint(NOT_PARAMETERS))),
-    ("params --lora", lambda words: bool(words >= {"lora", "adapter"} and words.isdisjoint(NOT_PARAMETERS - {"size"}))),
-    ("flops --train", lambda words: bool("compute" in words and words & TRAINED and words.isdisjoint(TIMED | CARDS))),
-    *((f"fit --{adapter}", partial(contains, adapter)) for adapter in ("qlora", "lora")),
-    *((f"fit --method {method}", partial(contains, method)) for method in ("dpo", "grpo", "ppo")),
-    ("flops --train", lambda words: bool(words & FLOPS and words & TRAINED)),
-    ("", lambda words: bool(words & FLOPS and "token" in words)),
-    *(
-        (f"flops --phase {phase}", lambda words, phase=phase: bool(words & FLOPS and phase in words))
-        for phase in ("decode", "prefill")
-    ),
-    ("flops", lambda words: bool(words & FLOPS)),
-    ("train", lambda words: bool(words & TRAINED and words & TIMED)),
-    ("fit", lambda words: bool(words & TRAINED)),
-    ("train", lambda words: bool("hours" in words and words & CARDS)),
-    ("memory --serve", lambda words: bool(words & SERVED and words & MEMORY and words.isdisjoint(TIMED | CARDS))),
-    ("serve", lambda words: bool(words & (SERVED | TIMED))),
-    ("fit --serve", lambda words: bool(words & CARDS and words & {"what", "which", "smallest", "cheapest"})),
-    ("memory", lambda words: bool("weights" in words and words & BYTES)),
-    ("params", lambda words: bool(words & {"parameters", "params", "weights"})),
-)
-"""The command that a question asks for, by its words; one without any of these asks for everything at a glance."""
-LARGEST = frozenset(("batch", "sequence", "context", "concurrency", "prompt"))
-"""Words for the sizes of a workload of which the largest is asked for."""
-ASKED_OF_A_CARD: tuple[tuple[str, Callable[[frozenset[str]], bool]], ...] = (
-    ("memory --train", lambda words: bool(words & MOST and words & {"batch", "sequence"} and words.isdisjoint(SERVED))),
-    ("memory --serve", lambda words: bool(words & MOST and words & LARGEST)),
-    ("fit --serve", lambda words: bool(words & RUNS and words.isdisjoint(TRAINED | SERVED | TIMED))),
-    ("serve", lambda words: bool(words & FIRST)),
-)
-"""The same where a card is named: its largest sizes, whether a model runs on it, how long the first token takes."""
-ONE_OF_MANY = "h100"
-"""The card of a question about how many are needed, where it names none."""
-ONE_TOKEN = "KV cache per token"
-AT_A_GLANCE = ("training memory", "parameter count")
-"""Concepts that everything at a glance tells of a model."""
-TERMS = {"fit": ("activations", "gradients", "logits"), **dict.fromkeys(("serve", "memory --serve"), ("KV cache",))}
-"""Concepts that are asked about where a question has words of a command beside them: how much is saved in training."""
-FEWEST = "serve --for gpus"
-SIZES = ("model shape", "multi-head attention", "GQA", "head dimension", "vocabulary")
-"""Concepts by whose names the sizes of a model are asked for, which everything at a glance tells."""
-NAMED_SIZES = frozenset(("heads", "head", "layers", "vocab"))
-PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
-"""Parts of a model whose parameters and FLOPs are opened, by the words for them."""
-GUESSING = frozenset(
-    ("draft", "drafter", "drafting", "speculative", "speculation", "speculating", "speculate", "eagle", "medusa", "mtp")
-)
-"""Words of a question about a served model whose next tokens are guessed."""
-SPECULATE = "--speculate"
-HALVES = {GUESSES: ("how many tokens are guessed", "3"), ACCEPTED: ("how many of them are accepted", "0.7")}
-"""What that option is made of: what a question lacks without it, and its value in a line to type."""
-OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")
-
-
-class AskedInWords(NamedTuple):
-    """A question in words: the ``line`` that answers it, without ``tfcalc``, and what it says that no option has."""
-
-    line: tuple[str, ...]
-    left: tuple[str, ...]
-
-
-def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False) -> AskedInWords | None:
-    """The question that words ask about models or a card; None where they name neither.
+def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False) -> list[str] | None:
+    """The line, without ``tfcalc``, that answers a question about models or a card; None of words that are none.
 
     ``meant`` is the command that the first of them stands for, which answers if none is asked for in words. Where it
     ``explains``, a concept is asked about, and nothing else.
 
-    Raises UsageError for words about several models or cards that no answer has beside each other.
+    Raises UsageError for a question that no answer has, and for one that says more than is understood.
 
-    >>> question_in("will llama 3 70b fit on 2 rtx 4090s?".split()).line
-    ('llama-3-70b', '--gpu', '2xrtx-4090')
-    >>> question_in("how long to finetune gpt2 on an a100".split()).line, question_in("how big is it".split())
-    (('train', 'gpt2', '--gpu', 'a100'), None)
-    >>> question_in("kv cache of qwen2.5 7b at 32k".split()).line
-    ('explain', 'KV cache', 'qwen2.5-7b', '--context', '32k')
+    >>> question_in("will llama 3 70b fit on 2 rtx 4090s?".split())
+    ['llama-3-70b', '--gpu', '2xrtx-4090']
+    >>> question_in("how long to finetune gpt2 on an a100".split()), question_in("how big is it".split())
+    (['train', 'gpt2', '--gpu', 'a100'], None)
+    >>> question_in("kv cache of qwen2.5 7b at 32k".split())
+    ['explain', 'KV cache', 'qwen2.5-7b', '--context', '32k']
     """
     if len(words) > LONGEST_QUESTION:
         return None
     said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
     if _asks_of_a_number(said):
         return None
-    models, rest = _found(said, _model)
-    cards, rest = _found(rest, _card)
-    lower = frozenset(word.lower() for word in rest)
-    if any(concept_of(word) is known()["energy"] for word in lower):
-        raise _of_energy(said, list(models), meant)
-    if len(cards) > 1:
-        raise UsageError(f"the question names {len(cards)} cards, {' and '.join(cards)}", "ask about one of them")
-    many = _how_many(rest, cards)
-    if models and meant == "gpus":
-        many, meant = many or "gpus" * bool(lower & NEEDED), "fit --serve"
-    for name, place in cards.items():
-        before = place - 2 if place > 1 and rest[place - 1] in TIMES else place - 1
-        if place and (number := _number(rest[before])):
-            cards, rest[before] = {f"{number}x{name}": place}, ""
-    if lower & GUESSING and models and (len(models) > 1 or cards):
-        return _with_guesses(list(models), list(cards), rest)
-    if len(models) > 1 and explains and named_among(rest) is None:
-        return None
-    if len(models) > 1:
-        both = ("compare", *models, *(("--gpu", *cards) if cards else ()))
-        if explains or _with_digits(rest):
-            fact, remedy = f"the question names {len(models)} models", f"tfcalc {' '.join(both)} puts them side by side"
-            raise UsageError(fact, f"ask about one of them; {remedy}")
-        return AskedInWords(both, ())
-    if not models and (answer := _of_no_model(said, list(cards), rest, lower, many, meant)) is not None:
-        return answer
-    first = named_among(rest)
-    given = list(_with_share(amounts(rest, _of_a_name(first, rest))))
-    named = _named_first(rest)
-    concept = named.concept if named else first.concept if first and explains else None
-    if concept is not None and concept.name.startswith("KV cache") and "weights" not in lower:
-        given = [(CACHE if slot == FORMAT else slot, value) for slot, value in given]
-    if not models:
-        _refuse_what_needs_a_model(rest, concept, cards)
-        if concept is None or not (given or cards):
-            return None
-        explains = True
-    typed, of_memory = said[0].lower() == meant, any(BYTES_SAID.fullmatch(card) for card in cards)
-    asked = Deciding(lower, many, meant, typed=typed, cards=bool(cards), of_memory=of_memory, explains=explains)
-    line, concept = _line(asked, rest, concept, given)
-    if explains and concept is None:
-        part = [word for word in rest if word and word.lower() not in FILLERS]
-        return AskedInWords(("explain", *part, *models), ()) if len(part) == 1 and models and not given else None
-    if concept is not None and named is not None:
-        for place in named.places:
-            rest[place] = ""
-    if line.startswith("fit") and many and not cards:
-        cards = {ONE_OF_MANY: 0}
-    return _with_options(line, concept, list(models), list(cards), rest, given)
+    read = _read(said, meant, explains=explains)
+    facts = frozenset(_facts(read))
+    row = next(row for asks, row in TABLE if holds(asks, facts))
+    if row.startswith("!"):
+        raise _refusal(row.removeprefix("! "), read)
+    return None if row == NO_QUESTION else _understood(*_line(row, read))
 
 
-def _of_energy(said: Sequence[str], models: Sequence[str], meant: str) -> UsageError:
-    """The refusal of a question about energy: with the line for the hours or the tokens per second beside it."""
-    energy, line = known()["energy"], tuple[str, ...]()
-    with suppress(UsageError):  # of the rest of the question
-        asked = question_in([word for word in said if concept_of(word) is not energy], meant)
-        line = asked.line if asked is not None and not asked.left else ()
-    tells = {"train": "GPU hours", "serve": "tokens per second"}.get("".join(line[:1]), "")
-    instead = energy.instead.format(f" {(*models, energy.model)[0]}")
-    remedy = f"tfcalc {shlex.join(line)} tells {tells}" if tells else instead
-    return UsageError(f"{energy.name}: {energy.refused}", remedy)
+def holds(asks: str, facts: frozenset[str]) -> bool:
+    """Return whether all terms of a row of the table hold.
 
-
-def _with_guesses(models: Sequence[str], cards: Sequence[str], rest: list[str]) -> AskedInWords:
-    """The question of a model that is served with guessed tokens: by a draft, the smaller of two models.
-
-    Raises UsageError where it does not say how many are guessed, and how many of them are accepted.
+    >>> holds("FLOPS a|b !TRAIN", frozenset(("FLOPS", "b"))), holds("FLOPS !TRAIN|b", frozenset(("FLOPS", "b")))
+    (True, False)
     """
+    return all(facts.isdisjoint(term.lstrip("!").split("|")) == term.startswith("!") for term in asks.split())
+
+
+def _understood(line: list[str], left: Sequence[str]) -> list[str]:
+    """The line of a question. Raises UsageError where it says more, with the line to type."""
+    if left:
+        fact = f"{quoted(left[0])} in the question is not understood"
+        raise UsageError(fact, f"type tfcalc {shlex.join(line)}, which leaves it out")
+    return line
+
+
+def _read(said: list[str], meant: str, *, explains: bool) -> Read:
+    models, rest = found_in(said, a_model)
+    cards, rest = found_in(rest, a_card)
+    words = frozenset(word.lower() for word in rest)
+    named, size = list(models), ""
+    many = _how_many(rest, cards) or "gpus" * (
+        bool(models) and meant == "gpus" and not words.isdisjoint(CLASSES["NEED"])
+    )
+    given = [("--gpu", card) for card in counted(cards, rest)]
+    if not models and (size := next((one for one in rest if SIZE.fullmatch(one) and not _is_of_tokens(rest, one)), "")):
+        rest[rest.index(size)] = ""
+    first = named_among(rest)
+    given += with_share(amounts(rest, _of_a_name(first, rest)))
+    if words & CLASSES["GUESS"] and models and (len(models) > 1 or cards):
+        named, drafts = _with_drafts(named, rest)
+        given += drafts
+    change = _change(rest, given) if words & CLASSES["SAVE"] and models else ""
+    concept = _named_first(rest) or (first if explains else None)
+    if "prefill" in words and cards:
+        given = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
+    if concept is not None and concept.concept.name.startswith("KV cache") and "weights" not in words:
+        given = [(CACHE if slot == FORMAT else slot, value) for slot, value in given]
+    if concept is not None and concept.concept is known()["6nd"]:
+        rest = ["" if place in concept.places else word for place, word in enumerate(rest)]
+        by_itself = [word for word in rest if SIZE_OF_RUN.fullmatch(word)] if "--tokens" not in dict(given) else []
+        given += [("--tokens", word) for word in by_itself]
+        rest = ["" if word in by_itself else word for word in rest]
+    return Read(said, words, rest, named, given, concept, size, change, many, meant, explains)
+
+
+def _facts(read: Read) -> Iterator[str]:
+    """Facts about a question, by the terms for them in the table."""
+    words, rest, concept = read.words, [word for word in read.rest if word], read.concept
+    given = [(slot, value) for slot, value in read.given if slot != "--gpu"]
+    cards = read.values("--gpu")
+    yield from words
+    yield from (name for name, those in CLASSES.items() if those & words)
+    yield from (slot.strip("-").upper() for slot, _ in given)
+    yield from (f"MANY:{read.many}", f"MEANT:{read.meant}")
+    if concept is not None:
+        yield f"ABOUT:{spelled(concept.name)}"
+        yield "GLANCE" if concept.name in AT_A_GLANCE else "CONCEPT"
+        yield from (f"OPENS:{how}" for how, text in OPENS.items() if text in concept.opens)
+    others = {
+        "NO-MODEL": not read.models,
+        "MODELS": len(read.models) > 1,
+        "CARD": bool(cards),
+        "ONE-CARD": len(cards) == 1 and not _several(cards),
+        "SEVERAL-CARDS": len(cards) > 1,
+        "BYTES-OF-CARD": any(map(BYTES_SAID.fullmatch, cards)),
+        "MANY-CARDS": read.many in CLASSES["HARDWARE"],
+        "SIZE": bool(read.size),
+        "GIVEN": bool(given),
+        "CHANGE": bool(read.change),
+        "AMOUNT": any(map(AMOUNT.fullmatch, rest)),
+        "FIGURES": bool(_with_digits(rest)),
+        "RUN": any(is_run(*one) for one in given),
+        "LONG-RUN": any(is_run(*one, LONGEST_CONTEXT) for one in given),
+        "WAY-OF-TRAINING": any(way.startswith(OF_TRAINING) for way in ways_of_training(list(read.rest))),
+        "ENERGY": any(concept_of(word) is known()["energy"] for word in words),
+        "FAMILY": not read.models and _of_several(read) is not None,
+        "PART": any(word.lower() in PARTS for word in rest),
+        "ONE-WORD": len(_own_words(read)) == 1,
+        "TYPED": read.said[:1] != [] and read.said[0].lower() == read.meant,
+        "MEANT": bool(read.meant),
+        "EXPLAINS": read.explains,
+    }
+    yield from (name for name, is_so in others.items() if is_so)
+
+
+OPENS = {"train": "--train", "serve": "--serve", "timed": "serve.", "card": "--gpu"}
+"""Ways in which the number of a concept is opened, by what its line has."""
+
+
+def _change(rest: list[str], given: list[tuple[str, str]]) -> str:
+    """The options of what is asked how much it saves, which are then no others of the question; "" where it is none."""
+    if way := next(ways_of_training(rest), ""):
+        return way
+    stored = next((one for one in given if one[0] in (FORMAT, CACHE)), None)
+    if stored is not None:
+        given.remove(stored)
+    return " ".join(stored or ())
+
+
+def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The largest of the models, and the others as its drafts, or a usual one of the size that is said."""
     listed = {name: size for name, size, _ in sizes()}
     if all(name in listed for name in models):
         models = sorted(models, key=listed.__getitem__, reverse=True)
-    model, *draft = models
-    given = list(_with_share(amounts(rest)))
-    asked = _with_options("serve", None, [model], cards, rest, [one for one in given if one[0] not in HALVES])
-    line = (*asked.line, *(part for name in draft for part in ("--draft-model", name)))
-    if SPECULATE in asked.line:
-        return AskedInWords(line, asked.left)
-    halves, size = dict(given), next(filter(SIZE.fullmatch, rest), "")
-    if not draft and size and (usual_draft := a_model_of(size.lower())):
-        line = (*line, "--draft-model", usual_draft)
-    missing = [words for slot, (words, _) in HALVES.items() if slot not in halves]
-    usual = "@".join(halves.get(slot, such) for slot, (_, such) in HALVES.items())
-    remedy = f"type tfcalc {shlex.join((*line, SPECULATE, usual))}, the tokens @ the share of them"
-    raise UsageError(f"the question does not say {' and '.join(missing)}", remedy)
-
-
-def _with_share(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The options of a question, where guessed tokens and the share of them that is accepted are one.
-
-    >>> list(_with_share([(GUESSES, "4"), ("--seq", "8"), (ACCEPTED, "70%")]))
-    [('--seq', '8'), ('--speculate', '4@70%')]
-    """
-    found = list(given)
-    halves = {slot: value for slot, value in found if slot in HALVES}
-    yield from (one for one in found if one[0] not in HALVES or len(halves) < len(HALVES))
-    if len(halves) == len(HALVES):
-        yield SPECULATE, "@".join(halves[slot] for slot in HALVES)
+    model, *drafts = models
+    size = next(filter(SIZE.fullmatch, rest), "")
+    if not drafts and size and (usual := a_model_of(size.lower())):
+        drafts = [usual]
+    return [model], [("--draft-model", draft) for draft in drafts]
 
 
 def _named_first(rest: Sequence[str]) -> Named | None:
     """The concept that a question names: not one behind "with" or "without", where it names another one."""
     named = named_among(rest)
-    if named is None or not {word.lower() for word in rest[named.places[0] - 1 : named.places[0]]} & {
-        "with",
-        "without",
-        "no",
-    }:
+    before = rest[named.places[0] - 1 : named.places[0]] if named else []
+    if named is None or "".join(before).lower() not in ("with", "without", "no"):
         return named
     return named_among(["" if place in named.places else word for place, word in enumerate(rest)]) or named
 
 
-def _refuse_what_needs_a_model(rest: Sequence[str], concept: Concept | None, cards: Iterable[str]) -> None:
-    """Raise the error of a name that is several models', or of a card with a concept that is of a model alone."""
+def _of_several(read: Read) -> UnknownModel | None:
+    """The error of a name that is several models', where it is no concept's."""
     families = {parts(name).family for name in index()} - KNOWN - {"transformer"}
-    for place, word in enumerate(rest):
-        if word.lower() in families and not (concept and concept_of(word)):
-            _, name = next(_names_at(rest, place, _incomplete), (0, word))
-            preset(name)
-    for card in cards:
-        if concept is not None and "--gpu" not in concept.opens:
-            fact = f"{quoted(card)} in the question is a card, and no model is named"
-            raise UsageError(fact, f"name one: tfcalc {concept.model} --gpu {card}")
+    for place, word in enumerate(read.rest):
+        if word.lower() in families and not (read.concept and concept_of(word)):
+            _, name = next(names_at(read.rest, place, _incomplete), (0, word))
+            try:
+                preset(name)
+            except UnknownModel as error:
+                return error
+    return None
 
 
 def _incomplete(words: Sequence[str]) -> str:
@@ -304,135 +282,75 @@ def _incomplete(words: Sequence[str]) -> str:
     return name if meant_by(name, index()) else ""
 
 
-class Deciding(NamedTuple):
-    """Words that decide on the command: all in ``lower`` case, what "how many" asks about, and the first word.
-
-    The first stands for ``meant``, and is ``typed`` where it is that command's own name. A card is named, which may be
-    an amount ``of_memory`` alone. ``explains`` is as in :func:`question_in`.
-    """
-
-    lower: frozenset[str]
-    many: str
-    meant: str
-    typed: bool
-    cards: bool
-    of_memory: bool
-    explains: bool
-
-
 def _of_a_name(named: Named | None, rest: Sequence[str]) -> tuple[int, ...]:
     """The places of a concept's name that has a number, such as "ZeRO 3", and is no format."""
     said = [rest[place] for place in named.places] if named else []
     return named.places if named and _with_digits(said) and not is_format("".join(said)) else ()
 
 
-def _line(
-    asked_by: Deciding, rest: Sequence[str], concept: Concept | None, given: list[tuple[str, str]]
-) -> tuple[str, Concept | None]:
-    """The command that answers, with the options that the question's words are; and the concept that it explains."""
-    lower, many, meant, typed, cards, of_memory, explains = asked_by
-    slots = {slot for slot, _ in given}
-    if concept is known()["6nd"] and "6nd" in lower:
-        return "explain", concept
-    if many == "experts" and not explains and not cards:
-        return "", None
-    if explains:
-        return "explain", concept
-    if "prefill" in lower and cards:
-        given[:] = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
-    if RATE in slots or (cards and any(word.lower() in UTILISATION for word in rest)):
-        return "flops --train --mfu", None
-    if "tokens" in lower and ((many == "tokens" and lower & TRAINED and lower.isdisjoint(TIMED)) or lower & OPTIMAL):
-        return "explain", known()["tokensperparameter"]
-    if lower & {"active", "activated"} and lower & PARAMETERS:
-        return "explain", known()["activeparameters"]
-    if many in CARDS and lower.isdisjoint(TRAINED | ADAPTERS):
-        return ("memory --serve" if of_memory else FEWEST), None
-    if concept is not None and concept.name in SIZES and lower & NAMED_SIZES and not (given or cards or explains):
-        return "", None
-    asked = next((line for line, asks in (*ASKED_OF_A_CARD * cards, *ASKED_FOR) if asks(lower)), None)
-    if asked == "flops" and any(is_run(*one) for one in given):
-        asked = "flops --train"
-    part = next((PARTS[word.lower()] for word in rest if word.lower() in PARTS), "")
-    if part and concept is None and asked in ("flops", "flops --train", "params") and not cards:
-        return f"explain {part}" + (f" --of {asked}" if asked != "params" else ""), None
-    if typed and not (meant == "flops" and asked):
-        mode = " --train" * bool(lower & TRAINED) or " --serve" * bool(lower & SERVED)
-        return (meant + mode * (meant == "memory")), None
-    if asked == "params" and FORMAT in slots and "weights" in lower:
-        asked = "memory"
-    least = LONGEST_CONTEXT if asked is None else RUN
-    reads = any(is_run(*one, least) for one in given) or bool(slots & {"--samples", "--epochs", "--max-steps"})
-    if asked in (None, "serve") and lower.isdisjoint(SERVED) and reads:
-        asked = "train"
-    of_a_concept = (
-        concept is not None
-        and concept.name not in AT_A_GLANCE
-        and (asked in (None, "params") or (concept.name in TERMS.get(asked, ()) and lower.isdisjoint(TIMED)))
-    )
-    if concept is not None and of_a_concept and not cards:
-        return "explain", concept
-    if concept is not None and of_a_concept and not meant:
-        mode = next((mode for mode in ("--train", "--serve") if mode in concept.opens), "")
-        return (f"memory {mode}" if mode else "serve" if concept.opens.startswith("serve") else ""), None
-    if asked is None and cards and FORMAT in slots:
-        return "memory --serve", None
-    if asked is None and cards and any(way.startswith(OF_TRAINING) for way in ways_of_training(list(rest))):
-        asked = "fit"
-    return (asked if asked is not None else "" if meant in ("overview", "gpus") else meant), None
-
-
-def _with_options(
-    line: str,
-    concept: Concept | None,
-    models: Sequence[str],
-    cards: Sequence[str],
-    rest: list[str],
-    given: Sequence[tuple[str, str]],
-) -> AskedInWords:
-    """The command line with an option for each thing that was said, and what no option has."""
-    opens = line if concept is None else concept.opens
-    options, left = dict[str, str](), list[str]()
-    for slot, value in given:
+def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
+    """The command line of a row, with an option for each thing that was said; and what is said that no option has."""
+    used, alone = USED.findall(row), row.endswith(ALONE)
+    first, *fixed = _filled(row.removesuffix(ALONE), read) or [""]
+    about = next((word for word in fixed if word.startswith("ABOUT")), "")
+    concept, rest, options, left = None, list(read.rest), dict[str, str](), list[str]()
+    if about:
+        fixed.remove(about)
+        concept = known()[about.partition(":")[2]] if ":" in about else read.concept
+        rest = ["" if read.named and place in read.named.places else word for place, word in enumerate(rest)]
+    if read.size and "size}" not in row:
+        left.append(read.size)
+    for own in ("amount", "word"):
+        if f"{{{own}}}" in row:
+            rest.remove(VALUES[own](read))
+    target = fixed.pop(0) if first == "explain" and concept is None else ""
+    opens = concept.opens if concept else shlex.join(filter(None, (target or first, *fixed)))
+    for slot, value in read.given:
         option = option_of(slot, value, opens)
-        if options.setdefault(option, value) != value:
+        if slot not in used and (alone or options.setdefault(option, value) != value):
             left.append(value)
-    if concept is not None and concept.name == ONE_TOKEN and "--kv" in options and "--context" not in options:
-        concept = known()["kvcache"]  # of one token, which has a format
-        options = {"--context": "1", "--cache": "dynamic", **options}
-    first, *fixed = line.split() or [""]
-    target = (fixed.pop(0),) if first == "explain" and fixed else ()
+    if first == "design" and not read.models and not {"--budget-usd", "--days", "--memory"} & set(fixed):
+        left = [*left, *options.pop("--gpu", "").split()]
+    if first == "fit" and read.many and "--gpu" not in options:
+        options = {"--gpu": ONE_OF_MANY, **options}
     if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
-    if (first in ("fit", "train", "memory") and "--serve" not in fixed) or "--of memory --train" in opens:
-        fixed += [word for way in ways_of_training(rest) for word in way.split() if way.split()[0] not in fixed]
+    plans = first in ("fit", "train", "memory") and "--serve" not in fixed
+    if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
+        for way in map(str.split, ways_of_training(rest)):
+            fixed += way * (way[0] not in fixed)
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)
             options[adapters] = options.pop("--lora")
     if first:
-        has = _flags_of(first, concept)
         adapted = ",".join(dict.fromkeys(word for word in rest if ADAPTED.fullmatch(word)))
         if adapted:
             options["--lora-targets"] = adapted
         kind = next((word.lower() for word in rest if word.lower() in KINDS), "")
-        if kind and options and not models and first == "explain":
+        if kind and options and not read.models and first == "explain":
             options["--kind"] = kind.removesuffix("-only")
+        has = {"--gpu", *_flags_of(first, opens if first == "explain" else "")}
         left += [options.pop(option) for option in [*options] if option not in has]
-    card = ("--gpu", *cards) if cards else ()
     left += _with_digits(rest)
     if concept is not None:
         left = [word for word in left if is_format(word) or (AMOUNT.fullmatch(word) and len(word) > 1)]
-    names = (first, *((concept.name,) if concept else target), *models)
-    said = tuple(part for option in options.items() for part in option)
-    return AskedInWords((*filter(None, names), *fixed, *card, *said), tuple(left))
+    target = concept.name if concept else target
+    card = ("--gpu", options.pop("--gpu")) if "--gpu" in options else ()
+    said = [part for option in options.items() for part in option]
+    models = read.models if "{model}" not in row else ()
+    return [*filter(None, (first, target, *models)), *fixed, *card, *said], left
 
 
-def _flags_of(name: str, concept: Concept | None) -> set[str]:
-    """The options of a command, or of what opens a concept."""
-    called = command(name)
-    if concept is not None and concept.opens:
-        called = called.meant(shlex.split(concept.opens))
+def _filled(row: str, read: Read) -> list[str]:
+    """The words of a row, with values in the place of braces; what is in quotes is one."""
+    words = [(word, word.format_map(_Values(read)).split()) for word in shlex.split(row)]
+    return [each for word, filled in words for each in ([" ".join(filled)] if " " in word else filled)]
+
+
+def _flags_of(name: str, opens: str) -> set[str]:
+    """The options of a command, or of what it ``opens``."""
+    called = command(name).meant(shlex.split(opens)) if opens else command(name)
     return {part for option in called.options for flag in option.flags for part in flag.split("/")}
 
 
@@ -446,7 +364,7 @@ def _asks_of_a_number(words: Sequence[str]) -> bool:
     of_what = [
         words[place + 2].lower() for place in places if words[place + 1 : place + 2] == ["of"] and words[place + 2 :]
     ]
-    return bool(places) and (words[0].lower() == "where" or any(word not in BYTES for word in of_what))
+    return bool(places) and (words[0].lower() == "where" or any(word not in CLASSES["BYTES"] for word in of_what))
 
 
 def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
@@ -455,94 +373,136 @@ def _how_many(rest: Sequence[str], cards: dict[str, int]) -> str:
     if place is None:
         return ""
     behind = [word.lower() for word in rest[place + 1 : place + 2]]
-    if rest[place + 2 : place + 3] and rest[place + 2].lower() in TIMED:
+    if rest[place + 2 : place + 3] and rest[place + 2].lower() in CLASSES["TIME"]:
         return rest[place + 2].lower()
     return "gpus" if place + 1 in cards.values() else "".join(behind)
 
 
-def _of_no_model(
-    said: Sequence[str], cards: Sequence[str], rest: Sequence[str], lower: frozenset[str], many: str, meant: str
-) -> AskedInWords | None:
-    """The question of words that name no model: of a card alone, or of the best model for a compute; None of others.
+class _Values(dict[str, str]):
+    """Values of the words in braces in a row of the table: of an option, or what follows from the question."""
 
-    Raises UsageError for a size in the place of a model, and for a question about all models.
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+    def __missing__(self, key: str) -> str:
+        return VALUES[key](self.read) if key in VALUES else self.read.values(key)[0]
+
+
+def _amount(read: Read) -> str:
+    return next(filter(AMOUNT.fullmatch, read.rest))
+
+
+def _compared(read: Read) -> Read:
+    return read._replace(given=[one for one in read.given if one[0] == "--gpu"])
+
+
+def _own_words(read: Read) -> list[str]:
+    return [word for word in read.rest if word and word.lower() not in FILLERS]
+
+
+def _shared(read: Read) -> str:
+    """The GPUs over which a change shares, where the question says none."""
+    many = read.values("--gpus") or _several(read.values("--gpu"))
+    return "--gpus 8" if read.change.startswith(OF_SEVERAL) and not many else ""
+
+
+def _several(cards: Sequence[str]) -> bool:
+    return any(parse_gpu(card)[0] > 1 for card in cards)
+
+
+def _memory(read: Read) -> str:
+    """The memory that a card leaves to a process, rounded down."""
+    return f"{of_card(read.values('--gpu')[0]).bytes * 10 // 2**30 / 10:g}GiB"
+
+
+def _compute(params: float) -> str:
+    return f"{compute_of(params):.4g}"
+
+
+VALUES: Mapping[str, Callable[[Read], str]] = {
+    "amount": _amount,
+    "cards": lambda read: " and ".join(read.values("--gpu")),
+    "compare": lambda read: shlex.join(_line("compare", _compared(read))[0]),
+    "change": lambda read: f"{_shared(read)} {read.change}",
+    "compute-of--tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
+    "compute-of-size": lambda read: _compute(parse_count(read.size)),
+    "meant": lambda read: read.meant,
+    "memory-of--gpu": _memory,
+    "mode": lambda read: "--serve" if read.change.split()[0] in (FORMAT, CACHE) else "--train",
+    "model": lambda read: read.models[0],
+    "number-of-cards": lambda read: str(len(read.values("--gpu"))),
+    "number-of-models": lambda read: str(len(read.models)),
+    "part": lambda read: next(PARTS[word.lower()] for word in read.rest if word.lower() in PARTS),
+    "size": lambda read: read.size,
+    "tokens-a-parameter": lambda _: str(TOKENS_A_PARAMETER),
+    "tokens-of-size": lambda read: short(TOKENS_A_PARAMETER * parse_count(read.size), billion="B"),
+    "usual-model": lambda read: read.concept.model if read.concept else "",
+    "without": lambda read: WITHOUT.get(read.change.split()[0], "") or _shared(read),
+    "word": lambda read: _own_words(read)[0],
+}
+"""What follows from a question, by the words for it in the table."""
+
+
+def _refusal(text: str, read: Read) -> TfcalcError:
+    """The error of a row that begins with "!"."""
+    if text in REFUSALS:
+        return REFUSALS[text](read)
+    fact, _, remedy = text.format_map(_Values(read)).partition("; ")
+    return UsageError(fact, remedy)
+
+
+def _of_energy(read: Read) -> TfcalcError:
+    """The refusal of a question about energy: with the line for the hours or the tokens per second beside it."""
+    energy, line = known()["energy"], list[str]()
+    with suppress(TfcalcError):  # of the rest of the question
+        line = question_in([word for word in read.said if concept_of(word) is not energy], read.meant) or []
+    tells = {"train": "GPU hours", "serve": "tokens per second"}.get("".join(line[:1]), "")
+    instead = energy.instead.format(f" {(*read.models, energy.model)[0]}")
+    remedy = f"tfcalc {shlex.join(line)} tells {tells}" if tells else instead
+    return UsageError(f"{energy.name}: {energy.refused}", remedy)
+
+
+def _of_guesses(read: Read) -> TfcalcError:
+    """The refusal where it is not said how many tokens are guessed, and how many of them are accepted."""
+    halves = {slot: value for slot, value in read.given if slot in HALVES}
+    missing = [words for slot, (words, _) in HALVES.items() if slot not in halves]
+    usual = "@".join(halves.get(slot, such) for slot, (_, such) in HALVES.items())
+    given = [*(one for one in read.given if one[0] not in HALVES), (SPECULATE, usual)]
+    line, _ = _line("serve", read._replace(given=given))
+    remedy = f"type tfcalc {shlex.join(line)}, the tokens @ the share of them"
+    return UsageError(f"the question does not say {' and '.join(missing)}", remedy)
+
+
+def _of_a_size(read: Read) -> TfcalcError:
+    """The refusal of a size in the place of a model: with the line for a model of this size, where one is usual.
+
+    Raises UnknownModel where the word before it looks like the name of a family.
     """
-    size = next((word for word in rest if SIZE.fullmatch(word) and not _is_of_tokens(rest, word)), "")
-    if size and (answer := _of_six_nd(size, rest, lower)) is not None:
-        return answer._replace(left=(*cards, *answer.left))
-    given = dict(amounts(list(rest)))
-    if lower & OPTIMAL and "--price" in given:
-        return AskedInWords(("design", "--budget-usd", given["--price"], *(("--gpu", *cards) if cards else ())), ())
-    if size and is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
-        return AskedInWords(("design", size, "--tokens", given["--tokens"]), tuple(cards))
-    if is_run("--tokens", given.get("--tokens", "0")) and lower & OPTIMAL:
-        params = parse_count(given["--tokens"]) / TOKENS_A_PARAMETER
-        return AskedInWords(("design", "--compute", f"{compute_of(params):.4g}"), tuple(cards))
-    if size and (many == "tokens" or lower & OPTIMAL):
-        return AskedInWords(("design", "--compute", f"{compute_of(parse_count(size)):.4g}"), ())
-    amount = next(filter(AMOUNT.fullmatch, rest), "")
-    if amount and (lower & OPTIMAL or ("model" in lower and lower & FLOPS and lower & TRAINED and not size)):
-        return AskedInWords(("design", "--compute", amount), ())
-    if size and (lower & OF_A_SHAPE or meant == "design"):
-        others = [word for word in rest if word != size]
-        shape = _with_options(f"design {size}", None, (), (), others, list(amounts(others)))
-        return shape._replace(left=(*cards, *shape.left))
-    if size and lower & (OF_A_MODEL | BYTES | TIMED | FLOPS | CARDS | OF_ANY_MODEL):
-        raise _of_a_size(said, size, meant)
-    named = named_among(rest)
-    if len(cards) == 1 and lower & {"model", "models"} and lower & (MOST | RUNS):
-        raise UsageError("a question is about one model", f"tfcalc fit MODEL --gpu {cards[0]}")
-    if len(cards) != 1 or (named is not None and named.concept.name not in AT_A_GLANCE):
-        return None
-    return AskedInWords(("gpus", *cards), _with_digits(rest)) if lower.isdisjoint(OF_A_MODEL) else None
+    size, place = read.size, read.said.index(read.size)
+    family = read.said[place - 1].lower() if place else ""
+    if family.isalpha() and family not in KNOWN:
+        preset(f"{family}-{size}")
+    names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
+    if model := a_model_of(size.lower()):
+        with suppress(UsageError):
+            meant = "" if read.explains else read.meant
+            line = question_in([model if word == size else word for word in read.said], meant)
+            names = f"type tfcalc {shlex.join(line)}; {names}" if line else names
+    return UsageError(f"models of {quoted(size)} differ; name one", names)
 
 
-def _of_six_nd(size: str, rest: Sequence[str], lower: frozenset[str]) -> AskedInWords | None:
-    """The question of the FLOPs that train a number of parameters, by 6ND; None where others are asked for.
-
-    Raises UsageError where it says no tokens.
-    """
-    named = named_among(rest)
-    by_name = named is not None and named.concept is known()["6nd"]
-    others = [word for word in rest if word != size]
-    given = list(amounts(others))
-    given += [("--tokens", word) for word in others if by_name and SIZE_OF_RUN.fullmatch(word)]
-    tokens = [value for slot, value in given if is_run(slot, value)]
-    if tokens and (by_name or lower & FLOPS or ("compute" in lower and lower.isdisjoint(OPTIMAL))):
-        left = [value for _, value in given if value != tokens[0]]
-        left += [word for word in _with_digits(others) if word not in tokens and concept_of(word) is not known()["6nd"]]
-        return AskedInWords(("design", size, "--tokens", tokens[0]), tuple(left))
-    if not by_name:
-        return None
-    optimal = short(TOKENS_A_PARAMETER * parse_count(size), billion="B")
-    fact = "6ND is 6 x parameters x tokens, and the question says no tokens"
-    raise UsageError(fact, f"type tfcalc design {size} --tokens {optimal}, {TOKENS_A_PARAMETER} for each parameter")
-
-
-SIZE_OF_RUN = re.compile(r"\d+(\.\d+)?[bBtT]", re.ASCII)
-"""Tokens of a run, by themselves."""
+REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
+    "energy": _of_energy,
+    "family": lambda read: _of_several(read) or UsageError("", ""),
+    "guesses": _of_guesses,
+    "size": _of_a_size,
+}
+"""Refusals whose remedy is the line of another question."""
 
 
 def _is_of_tokens(words: Sequence[str], word: str) -> bool:
     place = words.index(word)
     return any(word.lower() in ("tokens", "token", "samples", "context") for word in words[place + 1 : place + 2])
-
-
-def _of_a_size(said: Sequence[str], size: str, meant: str) -> UsageError:
-    """The refusal of a size in the place of a model: with the line for a model of this size, where one is usual.
-
-    Raises UnknownModel where the word before it looks like the name of a family.
-    """
-    place = said.index(size)
-    family = said[place - 1].lower() if place else ""
-    if family.isalpha() and family not in KNOWN:
-        preset(f"{family}-{size}")
-    names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
-    if model := a_model_of(size.lower()):
-        asked = question_in([model if word == size else word for word in said], meant)
-        if asked is not None and not asked.left:
-            names = f"type tfcalc {' '.join(asked.line)}; {names}"
-    return UsageError(f"models of {quoted(size)} differ; name one", names)
 
 
 FAMILIES = ("llama", "qwen", "gemma", "mistral", "phi")
@@ -576,24 +536,35 @@ def joined(words: Sequence[str]) -> list[str]:
     (['llama3-70b', '--lora'], ['gpt2-xl'], ['gpt2', 'vs', 'gpt2-xl'])
     """
     for last in range(min(LONGEST_NAME, len(words)), 1, -1):
-        if name := _model(words[:last]):
+        if name := a_model(words[:last]):
             return [name, *words[last:]]
     return list(words)
 
 
-def solved_for(words: Sequence[str]) -> AskedInWords | None:
-    """The question of a condition with the size behind it, in words; None where there is no "for".
+def beside(word: str) -> list[str]:
+    """The option that a word behind a model is: that of a card, or of a format of weights; none of another word.
 
-    >>> solved_for("params = 7B for layers with d_model 4096".split()).line
-    ('solve', 'params = 7B', '--for', 'layers', '--d-model', '4096')
+    >>> beside("h100"), beside("4bit"), beside("gpt2")
+    (['--gpu', 'h100'], ['--weights', '4bit'], [])
+    """
+    return ["--gpu", word] if is_card(word) else [FORMAT, word] if is_format(word) else []
+
+
+def solved_for(words: Sequence[str]) -> list[str] | None:
+    """The line of a condition with the size behind it, in words; None where there is no "for".
+
+    Raises UsageError where it says more than is understood.
+
+    >>> solved_for("params = 7B for layers with d_model 4096".split())
+    ['solve', 'params = 7B', '--for', 'layers', '--d-model', '4096']
     """
     place = next((place for place, word in enumerate(words) if word.lower() == "for"), len(words))
     condition, (sought, *more) = " ".join(words[:place]), words[place + 1 :] or [""]
     if not (condition and sought):
         return None
-    models, rest = _found(in_one_spelling([word.strip(MARKS) for word in more]), _model)
+    models, rest = found_in(in_one_spelling([word.strip(MARKS) for word in more]), a_model)
     given = [part for one in amounts(rest) for part in one]
-    return AskedInWords(("solve", condition, *models, "--for", sought, *given), _with_digits(rest))
+    return _understood(["solve", condition, *models, "--for", sought, *given], _with_digits(rest))
 
 
 def of_no_model(word: str) -> list[str]:
@@ -614,7 +585,7 @@ def in_one_piece(words: Sequence[str]) -> tuple[str, ...]:
     >>> in_one_piece("has deepseek v3 a small cache".split())
     ('has deepseek-v3 a small cache',)
     """
-    models, rest = _found(words, _model)
+    models, rest = found_in(words, a_model)
     paths = [name for name in models if is_a_path(name)]
     named = {place: name for name, place in models.items() if paths != [name]}
     sentence = " ".join(named.get(place, word) for place, word in enumerate(rest) if word or place in named)
@@ -627,58 +598,5 @@ def models_in(words: Sequence[str]) -> list[str]:
     >>> models_in("gpt2 xl and llama 3 8b".split()), models_in("gpt2 xl on a100".split())
     (['gpt2-xl', 'llama-3-8b'], [])
     """
-    models, rest = _found(words, _model)
+    models, rest = found_in(words, a_model)
     return [] if any(word and word.lower() not in BETWEEN for word in rest) else list(models)
-
-
-def _found(words: Sequence[str], read: Callable[[Sequence[str]], str]) -> tuple[dict[str, int], list[str]]:
-    """The names that ``read`` finds in neighbouring words, the longest first, and its place in the words, "" there."""
-    found, rest, place = dict[str, int](), list[str](), 0
-    while place < len(words):
-        last, name = next(_names_at(words, place, read), (place + 1, ""))
-        if name:
-            found[name] = len(rest)
-        rest.append("" if name else words[place])
-        place = last
-    return found, rest
-
-
-def _names_at(words: Sequence[str], place: int, read: Callable[[Sequence[str]], str]) -> Iterator[tuple[int, str]]:
-    for last in range(min(len(words), place + LONGEST_NAME), place, -1):
-        if all(words[place:last]) and (name := read(words[place:last])):
-            yield last, name
-
-
-def _model(words: Sequence[str]) -> str:
-    """The name of a model in these words, or its path; "" of other words, those that are a file's name too."""
-    if len(words) == 1 and is_a_path(words[0]):
-        return words[0]
-    if len(words) > 1 and words[-1].lower() in LIKE:
-        return ""
-    name = "-".join(words).lower() if len(words) > 1 else words[0]
-    known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
-    if not known or is_path(name) or any(map(is_known, words[1:])):
-        return ""
-    return name if "/" not in name or (len(words) == 1 and re.search(r"[A-Z\d]", name)) else ""
-
-
-def _card(words: Sequence[str]) -> str:
-    """The name of a card in these words, or of several; "" where they are none."""
-    name = "-".join(words).lower()
-    for spelled in (name, name.removesuffix("s")):
-        if re.search(r"\d", spelled) and is_card(spelled):
-            return spelled
-    return ""
-
-
-def is_card(name: str) -> bool:
-    """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
-    try:
-        return is_accelerator(parse_gpu(name)[1])
-    except UsageError:
-        return False
-
-
-def _number(word: str) -> int:
-    """A number of cards, as a figure or a word; 0 where it is none."""
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 6 else NUMBERS.get(word.lower(), 0)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from tfcalc import __version__
 from tfcalc.cli.commands import (
@@ -30,9 +30,6 @@ from tfcalc.cli.commands import (
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
-
-if TYPE_CHECKING:
-    from tfcalc.cli.in_words import AskedInWords
 
 INTERRUPTED = 130
 HELP = ("-h", "--help")
@@ -106,12 +103,10 @@ def _overview(asked: list[str]) -> int:
             f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
     if several and _catalog().is_known(asked[0]):
-        if not _catalog().is_known(last) and _words().is_card(last):
-            asked = [asked[0], "--gpu", last, *several[3:]]
-            called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
-            return _typer([called, *asked], called)
-        if not _catalog().is_known(last) and _words().is_format(last):
-            return _typer(["memory", asked[0], "--weights", last, *several[3:]], "memory")
+        if not _catalog().is_known(last) and (option := _words().beside(last)):
+            planned = any(word.startswith(OF_A_PLAN) for word in asked)
+            called = "memory" if "--gpu" not in option else "fit" if planned else OVERVIEW
+            return _typer([called, asked[0], *option, *several[3:]], called)
         return _typer(several, several[0])
     known = asked[0] == "-" or _catalog().is_known(asked[0])
     knowing = _knowing(asked) if known else None
@@ -161,8 +156,8 @@ def _asked_in_words(asked: Sequence[str]) -> int:
     if _is_pasted(words):
         fact = f"{quoted(said)} has {len(said):,} letters, a question at most {MOST_LETTERS}"
         raise UsageError(fact, "ask it in fewer words, or type a command: tfcalc -h lists them")
-    question = _words().question_in(words)
-    if question is None:
+    line = _words().question_in(words)
+    if line is None:
         try:
             return _typer(["explain", said, *options], "explain")
         except UsageError as error:
@@ -170,16 +165,7 @@ def _asked_in_words(asked: Sequence[str]) -> int:
                 raise
             fact = f"{quoted(said)} names neither one model nor a concept"
             raise UsageError(fact, "tfcalc models lists the models; a concept is KV cache, MFU, LoRA, …") from None
-    return _run([*_understood(question), *options])
-
-
-def _understood(question: AskedInWords) -> Sequence[str]:
-    """The line of a question. Raises UsageError where it says more than is understood, with the line to type."""
-    if question.left:
-        line = " ".join(f"'{word}'" if " " in word else word for word in question.line)
-        fact = f"{quoted(question.left[0])} in the question is not understood"
-        raise UsageError(fact, f"type tfcalc {line}, which leaves it out")
-    return question.line
+    return _run([*line, *options])
 
 
 def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None:
@@ -206,18 +192,18 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
         return None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
-        question = _words().question_in(said if first == called else words, explains=True)
-        if first != called and (question is None or "--gpu" in question.line):
-            question = _words().question_in(words)
+        alias = "" if first == called else first
+        line = _words().question_in(words if alias else said, alias, explains=True)
+        line = _words().question_in(words) if line is None and alias else line
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:
-        question = _words().question_in(words, ALIASES.get(first.lower(), called))
-        if question is None and PREPOSITIONS.intersection(said):
+        line = _words().question_in(words, ALIASES.get(first.lower(), called))
+        if line is None and PREPOSITIONS.intersection(said):
             raise UsageError(f"{quoted(' '.join(words))} names no model that is known", "tfcalc models lists them")
     elif called == first == "compare" and len(models := _words().models_in(words[1:])) > 1:
         return [called, *models, *options]
     else:
         return None
-    return None if question is None else [*_understood(question), *options]
+    return None if line is None else [*line, *options]
 
 
 def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] | None:
@@ -226,15 +212,15 @@ def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] |
     if not said or "--for" in options:
         return None
     if re.search(COMPARISON, "".join(said)):
-        asked = _words().solved_for(said)
-        return [*_understood(asked), *options] if asked else None
+        line = _words().solved_for(said)
+        return [*line, *options] if line else None
     apart = [part for word in said for part in (word.split("-") if word.lower() in ALIASES else [word])]
-    question = _words().question_in(["largest", *apart, *cards])
-    on_a_card = question is not None and question.line[:1] == ("memory",) and "--gpu" in question.line
-    if question is None or not (on_a_card or {"longest sequence", "design"} & set(question.line)):
+    line = _words().question_in(["largest", *apart, *cards])
+    on_a_card = line is not None and line[:1] == ["memory"] and "--gpu" in line
+    if line is None or not (on_a_card or {"longest sequence", "design"} & set(line)):
         return None
     rest = [word for before, word in zip(("", *options), options, strict=False) if "--gpu" not in (before, word)]
-    return [*_understood(question), *rest]
+    return [*line, *rest]
 
 
 def _typed_as(called: str, asked: Sequence[str]) -> int:

@@ -1,122 +1,57 @@
-"""Words of a question beside its models and cards: sizes, formats, prices, ways of training, each as an option."""
+"""Reading the words of a question: its models and cards, its amounts, formats, prices and ways of training."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from tfcalc.catalog import is_path
-from tfcalc.cli.commands import COUNTED, SIZED
+from tfcalc.catalog import is_known, is_path
+from tfcalc.cli.commands import SIZED
+from tfcalc.cli.grammar import (
+    AMOUNTS,
+    CACHE,
+    CLASSES,
+    FORMAT,
+    GUESSES,
+    HALVES,
+    LENGTH,
+    LIKE,
+    OF_A_SHARE,
+    PROMPT,
+    SPECULATE,
+    SPELLED,
+    WAYS,
+)
 from tfcalc.errors import UsageError
+from tfcalc.hardware import is_accelerator, parse_gpu
 from tfcalc.number_formats import COMPUTED
 from tfcalc.serving.weight_formats import format_named
-from tfcalc.units import IN_WORDS, parse_count
+from tfcalc.units import parse_count
 
+LONGEST_NAME = 4
+"""Words of a name that are typed apart: ``llama 3.1 70b instruct``."""
+LONGEST_WAY = 3
 AMOUNT = re.compile(r"\d[\d,.]*[kKmMbBtT]?i?|\d\.?\d*e\d+", re.ASCII)
 SIZE = re.compile(SIZED, re.ASCII)
 """A number of parameters in the place of a model: ``a 7b``."""
-LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"
-"""A length that nothing is said of, a prompt's, a format, and the cache's: the command decides on the option."""
-RATE = "--tokens-per-second"
-GUESSES, ACCEPTED = "--guesses", "--accepted"
-"""Tokens that a draft guesses in a step, and the share of them that is accepted: both are --speculate."""
-
+SIZE_OF_RUN = re.compile(r"\d+(\.\d+)?[bBtT]", re.ASCII)
+"""Tokens of a run, by themselves."""
+PRICE = re.compile(r"\$\d[\d.]*", re.ASCII)
+SHARE = re.compile(r"\d+(\.\d+)?%", re.ASCII)
+LONG = re.compile(r"\d+(\.\d+)?[kK]i?|\d[\d,]+", re.ASCII)
+BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
+ADAPTED = re.compile(r"[a-z]\w*_proj(,[a-z]\w*)*|all-linear", re.ASCII)
+"""Matrices that LoRA adapts, by their names."""
 BESIDE = frozenset(("of", "a", "an", "size", "length", "window", "with", "at", "is", "tokens", "len")) | {
     *("concurrent", "simultaneous", "parallel"),  # requests
 }
 """Words between an amount and what it is of."""
 APART = frozenset(("with", "at"))
 """Those that begin something else behind an amount."""
-IN_FRONT = (
-    "batch",
-    "batches",
-    "bs",
-    "batch_size",
-    "context",
-    "ctx",
-    "seq",
-    "sequence",
-    "prompt",
-    "rank",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-)
-"""Words that stand in front of their amount as often as behind it."""
-AMOUNTS = {
-    **dict.fromkeys(("context", "ctx"), "--context"),
-    **dict.fromkeys(("sequence", "sequences", "seq", "seqlen", "seq_len"), "--seq"),
-    **dict.fromkeys(("batch", "batches", "bs", "batch_size"), "--batch"),
-    **dict.fromkeys(("prompt", "prompts", "input"), PROMPT),
-    **dict.fromkeys(("output", "outputs", "answer", "answers"), "--output-tokens"),
-    **dict.fromkeys(("samples", "examples"), "--samples"),
-    **dict.fromkeys(("rank", "r"), "--lora"),
-    **{degree: f"--{degree}" for degree in ("tp", "pp", "cp", "ep")},
-    "tokens/s": RATE,
-    **dict.fromkeys(
-        ("guess", "guesses", "guessed", "draft", "drafts", "drafted", "speculate", "speculative", "speculated"), GUESSES
-    ),
-    **dict.fromkeys(("acceptance", "accepted"), ACCEPTED),
-    **{word: option for word, option in COUNTED.items() if option not in ("--tokens",)},
-}
-"""Options by the word for what an amount is of."""
-
-SPELLED = tuple(
-    (re.compile(pattern, re.ASCII | re.IGNORECASE), text)
-    for pattern, text in (
-        *((rf"(?<![\w.])(\d[\d.]*)[ -]{word}\b", rf"\g<1>{prefix}") for word, prefix in IN_WORDS.items()),
-        (r"(?<![\w.])(\d[\d.]*) (gi?b)\b", r"\1\2"),
-        (r"(?<![\w.])(\d+)[ -]bits?\b", r"\1bit"),
-        (r"\b([a-z_]+)=(\d)", r"\1 \2"),
-        (r"(?<![\w.])(\d+)([x×]) (?=[a-z])", r"\1 \2 "),
-        (r"\b8bit[ -](?:adamw?|optimi[sz]er)\b", "adamw-8bit"),
-        (r"\b(?:adamw?|optimi[sz]er) (?:in )?8bit\b", "adamw-8bit"),
-        (r"\bper (?:(?:a|one|1) ?)?(?:m|million) tokens?\b", "per million tokens"),
-        (r"(?<![\w.])(\d[\w.,]*) ?tok(?:en)?s? ?(?:/|per) ?s(?:ec(?:ond)?)?\b", r"\1 tokens/s"),
-        (r"(?<![\w.])(\d[\d.]*[km]?)-(tokens?|context|gpus?|users?)\b", r"\1 \2"),
-        (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
-        (r"\bnumber of\b", "how many"),
-        (r"\bcosts? more than\b", "outweigh"),
-        (r"\bhow (?:long|large|big|much|high) (?:of )?(?:an? )?(context|prompt|sequence|batch)\b", r"largest \1"),
-        (r"(\$\d[\d.]*) ?(?:(?:/|per|an?) ?(?:gpu[ -]?)?(?:h|hr|hour)s?)+\b", r"\1"),
-    )
-)
-"""Spellings of one thing in several words, each with the one that is read."""
-LIKE = {"q2": "q2_k", "q3": "q3_k_m", "q4": "q4_k_m", "q5": "q5_k_m", "q6": "q6_k", "q8": "q8_0", "gguf": "q4_k_m"}
-LIKE |= {"16bit": "bf16", "32bit": "fp32", "w4a16": "int4", "w8a16": "int8"}
-"""Formats by what people call them for short: the usual one of that many bits."""
 OF_CACHE = ("kv", "cache", "kv-cache", "kvcache")
-PRICE = re.compile(r"\$\d[\d.]*", re.ASCII)
-SHARE = re.compile(r"\d+(\.\d+)?%", re.ASCII)
-UTILISATION = ("mfu", "utilization", "utilisation")
-OF_A_SHARE = {**dict.fromkeys(UTILISATION, "--mfu"), **dict.fromkeys(("acceptance", "accepted"), ACCEPTED)}
-"""Options of a share, by the word beside it."""
-LONG = re.compile(r"\d+(\.\d+)?[kK]i?|\d[\d,]+", re.ASCII)
-WAYS = {
-    "qlora": "--qlora",
-    "lora": "--lora",
-    "dora": "--lora --dora",
-    "dpo": "--method dpo",
-    "grpo": "--method grpo",
-    "ppo": "--method ppo",
-    "fsdp": "--fsdp",
-    **{f"zero {stage}": f"--zero {stage}" for stage in (1, 2, 3)},
-    **{f"{name}{stage}": f"--zero {stage}" for name in ("zero", "zero-") for stage in (1, 2, 3)},
-    **{f"no {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
-    **{f"without {kind} checkpointing": "--checkpointing none" for kind in ("gradient", "activation")},
-    **{f"{kind} checkpointing": "--checkpointing full" for kind in ("gradient", "activation")},
-    **{f"{no} flash attention": "--attention-kernel eager" for no in ("no", "without")},
-    "flash attention": "--attention-kernel flash",
-    "cpu offload": "--offload all",
-    "optimizer offload": "--offload optimizer",
-    "liger": "--backend fused",
-    "megatron": "--backend megatron",
-    **{name: f"--optimizer {name}" for name in ("adamw-8bit", "adafactor", "sgd", "lion", "muon")},
-}
-"""Options of training by the words that ask for them, the longer ones first."""
-LONGEST_WAY = 3
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}
+TIMES = ("x", "×", "*")
 
 
 def in_one_spelling(words: Sequence[str]) -> list[str]:
@@ -141,6 +76,76 @@ PATH = re.compile(r"\.{1,2}/.+|.+\.json", re.IGNORECASE)
 def is_a_path(word: str) -> bool:
     """Return whether a word of a question is the path of a model, and no word that a file has for its name."""
     return bool(PATH.fullmatch(word)) or ("/" in word and is_path(word))
+
+
+def found_in(words: Sequence[str], read: Callable[[Sequence[str]], str]) -> tuple[dict[str, int], list[str]]:
+    """The names that ``read`` finds in neighbouring words, the longest first, and its place in the words, "" there."""
+    found, rest, place = dict[str, int](), list[str](), 0
+    while place < len(words):
+        last, name = next(names_at(words, place, read), (place + 1, ""))
+        if name:
+            found[name] = len(rest)
+        rest.append("" if name else words[place])
+        place = last
+    return found, rest
+
+
+def names_at(words: Sequence[str], place: int, read: Callable[[Sequence[str]], str]) -> Iterator[tuple[int, str]]:
+    """Yield what ``read`` finds from a place on, the longest first: the place behind it, and its name."""
+    for last in range(min(len(words), place + LONGEST_NAME), place, -1):
+        if all(words[place:last]) and (name := read(words[place:last])):
+            yield last, name
+
+
+def a_model(words: Sequence[str]) -> str:
+    """The name of a model in these words, or its path; "" of other words, those that are a file's name too."""
+    if len(words) == 1 and is_a_path(words[0]):
+        return words[0]
+    if len(words) > 1 and words[-1].lower() in LIKE:
+        return ""
+    name = "-".join(words).lower() if len(words) > 1 else words[0]
+    known = any(map(str.isalpha, name)) and not name.startswith("-") and is_known(name)
+    if not known or is_path(name) or any(map(is_known, words[1:])):
+        return ""
+    return name if "/" not in name or (len(words) == 1 and re.search(r"[A-Z\d]", name)) else ""
+
+
+def a_card(words: Sequence[str]) -> str:
+    """The name of a card in these words, or of several; "" where they are none."""
+    name = "-".join(words).lower()
+    for spelled in (name, name.removesuffix("s")):
+        if re.search(r"\d", spelled) and is_card(spelled):
+            return spelled
+    return ""
+
+
+def is_card(name: str) -> bool:
+    """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
+    try:
+        return is_accelerator(parse_gpu(name)[1])
+    except UsageError:
+        return False
+
+
+def counted(cards: dict[str, int], words: list[str]) -> list[str]:
+    """The cards at these places of the words, each with the number before it, in whose place "" is.
+
+    >>> counted({"h100": 1, "a100": 4}, "eight  4 x ".split(" "))
+    ['8xh100', '4xa100']
+    """
+    named = list[str]()
+    for name, place in cards.items():
+        before = place - 2 if place > 1 and words[place - 1] in TIMES else place - 1
+        number = _number(words[before]) if place else 0
+        named.append(f"{number}x{name}" if number else name)
+        if number:
+            words[before] = ""
+    return named
+
+
+def _number(word: str) -> int:
+    """A number of cards, as a figure or a word; 0 where it is none."""
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 6 else NUMBERS.get(word.lower(), 0)
 
 
 def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[str, str]]:
@@ -195,11 +200,11 @@ def _amount(words: list[str], place: int) -> Iterator[tuple[str, str]]:
 
 def _is_of_the_next(words: Sequence[str], place: int) -> bool:
     """Return whether a word is of the amount behind it, not of the one before it: ``batch`` in ``8k, batch 16``."""
-    if words[place].lower() not in IN_FRONT:
+    if words[place].lower() not in CLASSES["IN-FRONT"]:
         return False
     at = next((at for at in range(place + 1, len(words)) if words[at].lower() not in BESIDE - APART), place)
     own = [word.lower() for word in words[at + 1 : at + 2]]
-    counted = own and (own[0] in AMOUNTS or own[0] in ("token", "tokens")) and own[0] not in IN_FRONT
+    counted = own and (own[0] in AMOUNTS or own[0] in ("token", "tokens")) and own[0] not in CLASSES["IN-FRONT"]
     return bool(AMOUNT.fullmatch(words[at])) and not counted
 
 
@@ -235,6 +240,19 @@ def ways_of_training(words: list[str]) -> Iterator[str]:
                 words[place : place + many] = [""] * len(words[place : place + many])
                 yield option
                 break
+
+
+def with_share(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The options of a question, where guessed tokens and the share of them that is accepted are one.
+
+    >>> list(with_share([("--guesses", "4"), ("--seq", "8"), ("--accepted", "70%")]))
+    [('--seq', '8'), ('--speculate', '4@70%')]
+    """
+    found = list(given)
+    halves = {slot: value for slot, value in found if slot in HALVES}
+    yield from (one for one in found if one[0] not in HALVES or len(halves) < len(HALVES))
+    if len(halves) == len(HALVES):
+        yield SPECULATE, "@".join(halves[slot] for slot in HALVES)
 
 
 RUN, LONGEST_CONTEXT = 10**5, 10**9

@@ -21,6 +21,8 @@ CODE = {
 }
 """Whose steps the rates of each stack were fitted to, as people are told."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
+HOURS_OF_A_MONTH = 730
+"""A twelfth of 365 days, by which clouds tell prices of a month."""
 
 
 OVER = "over 100 % is impossible"

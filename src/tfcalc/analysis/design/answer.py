@@ -297,8 +297,9 @@ class Designed(Design):
         ]
         idle = [7] if self.of == "params" else []
         idle += [place for place in (3, 5) if all(row[place] is None for row in rows)]
+        first = "" if self.run is None else f"{self.training.compute_flops:.3g} FLOPs by 6ND; "
         return Sheet(
-            title=f"{none}{best.depth} layers of {sizes[0]['d_model']:,}: {self._exactly(best.amount)}, "
+            title=f"{none}{first}{best.depth} layers of {sizes[0]['d_model']:,}: {self._exactly(best.amount)}, "
             f"{_off(best.amount, self.budget)} off {self._amount(self.budget)}",
             subtitle=self.family.base.summary,
             columns=columns,
@@ -316,7 +317,9 @@ class Designed(Design):
         ).without(idle)
 
     def _exactly(self, amount: int) -> str:
-        return short_bytes(amount) if self.of == "memory" else f"{grouped(amount)} {CALLED[self.of]}"
+        if self.of == "memory":
+            return f"{short(self.params[0], billion='B')} parameters in {short_bytes(amount)}"
+        return f"{grouped(amount)} {CALLED[self.of]}"
 
     def _amount(self, amount: int) -> str:
         return (
@@ -341,8 +344,7 @@ class Designed(Design):
         run = self.training
         each, best = run.tokens_per_param, short(round(run.optimal_tokens), billion="B")
         told = [
-            f"{short(run.tokens, billion='B')} tokens: {run.compute_flops:.3g} FLOPs by 6ND, "
-            f"{rounded(each, 4)} tokens a parameter ({RULE} would be {best})",
+            f"{short(run.tokens, billion='B')} tokens: {rounded(each, 4)} a parameter ({RULE} would be {best})",
             "loss: " + ", ".join(f"{one.loss_nats_per_token:.3f} by {one.name}" for one in run.losses) + " (estimates)",
         ]
         if self.run.cluster is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from tfcalc.analysis.why.given import PARAMS, NumberReading, WrittenNumber
+from tfcalc.analysis.why.given import PARAMS, SIZE, NumberReading, WrittenNumber
 
 C = TypeVar("C", bound=tuple[Any, ...])
 
@@ -241,8 +241,8 @@ def _from(
             )
 
 
-BINARY = {"bytes": 0.5, "params": 1.0, "flops": 1.5}
-"""What it costs to write a prefix of 1,000 for one of 1,024; of small numbers, where that changes little, MORE."""
+BINARY = {SIZE: 0.0, "bytes": 0.5, "params": 1.0, "flops": 1.5}
+"""What it costs to write a prefix of 1,000 for one of 1,024, as is usual of lengths; of small counts MORE."""
 MORE, SMALL, MIXED = 1.0, 2, 0.5
 NAMED = {1: "KiB", 2: "MiB", 3: "GiB", 4: "TiB", 5: "PiB"}
 
@@ -253,7 +253,7 @@ def _shown(given: WrittenNumber, combination: Combination, most: float) -> Itera
     unit, power = combination.start.unit, given.power
     if not power:
         return
-    cost = combination.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
+    cost = combination.cost + BINARY[unit] + (MORE if unit not in ("bytes", SIZE) and power <= SMALL else 0.0)
     if cost > most or (given.is_binary and unit != "bytes"):
         return
     for name, words, ratio, rare in _confused(given, unit):

@@ -116,11 +116,14 @@ def _params(asked: WhyInput) -> Iterator[SearchSpace]:
 
 
 def _sizes(given: WrittenNumber, asked: WhyInput) -> Iterator[Start[Cell]]:
-    """The sizes of the model that are the number itself, which counts nothing: a width, the vocabulary, the context."""
-    if given.unit or given.scale != 1:
+    """The sizes of the model that are the number itself, which counts nothing: a width, the vocabulary, the context.
+
+    Of a number with a prefix all are tried: one may be rounded, or its k be 1,024.
+    """
+    if given.unit:
         return
     for name, size in asked.known(asked.tree())._asdict().items():
-        if size == given.value:
+        if size == given.value or (isinstance(size, int) and size and given.power):
             words = name.replace("_", " ")
             state = State({Cell(words): int(size)})
             command = f"tfcalc explain overview.facts.{name} {asked.called}"
