@@ -215,6 +215,24 @@ def test_a_model_is_asked_about_after_words_that_are_no_question() -> None:
     assert json.loads(page.changed(json.dumps(wrong["words"]), "model", "gpt2"))["command"] == "tfcalc overview gpt2"
 
 
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("can I fine-tune llama 3 8b on a 24 GB card?", "fit llama-3-8b --gpu 24gb"),
+        ("gpt2 --lora", "memory gpt2 --lora"),
+        ("how big is gpt2?", "overview gpt2"),
+        ("gpt2 t4", "overview gpt2 --gpu t4"),
+    ],
+)
+def test_a_question_in_words_becomes_the_command_that_it_asks_for(question: str, line: str) -> None:
+    """Then the tabs, the options and the link are about its model, and not about its first word."""
+    said = json.loads(page.typed(question))
+    assert said["command"] == f"tfcalc {line}"
+    assert said["model"] in line
+    current = next(tab for tab in said["tabs"] if tab["current"])
+    assert current["link"] == said["link"] == link_of(line.split())
+
+
 def test_a_remedy_takes_the_place_of_what_it_replaces() -> None:
     """LoRA of an 8B model does not fit into 24 GB as asked; the link to QLoRA asks for that alone."""
     shown = json.loads(page.typed("fit llama-3-8b --gpu rtx-4090 --lora"))["html"]

@@ -149,6 +149,8 @@ at("question").addEventListener("input", ({ target }) => {
   } else if (target.type === "checkbox") change(target.name, target.checked);
   else soon(() => change(target.name, target.value));
 });
+// What an input with a list has is selected, so that the first key shows the whole list again.
+document.addEventListener("focusin", ({ target }) => target.list && target.select());
 at("question").addEventListener("submit", (event) => event.preventDefault());
 at("model").addEventListener("change", ({ target }) => target.value && change("model", target.value));
 at("line").addEventListener("keydown", (event) => event.key === "Enter" && ask("typed", [event.target.value]));

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc import __version__
-from tfcalc.cli.app import taken_by
+from tfcalc.cli.app import LINE, taken_by
 from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
 from tfcalc.errors import TfcalcError
@@ -35,13 +35,17 @@ _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
 
 
 class Run(NamedTuple):
-    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written."""
+    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written.
+
+    The ``line`` is what the words were read as.
+    """
 
     code: int
     text: str
     told: str
     answer: Answered | None
     settings: Settings | None
+    line: tuple[str, ...]
 
 
 def run(words: Sequence[str]) -> Run:
@@ -58,7 +62,7 @@ def run(words: Sequence[str]) -> Run:
     with _streams() as (out, err), taken_by(keep):
         code = main(list(words))
     answer, settings = kept[0] if kept else (None, None)
-    return Run(code, out.getvalue(), err.getvalue(), answer, settings)
+    return Run(code, out.getvalue(), err.getvalue(), answer, settings, LINE.get())
 
 
 @contextmanager
@@ -154,6 +158,8 @@ def _answered(words: list[str]) -> dict[str, Any]:
             assumptions=found.settings.get("assumptions", False),
             letters=sheet.letters,
         )
+        if links.in_full(words) != list(found.line):  # of a question in words, or of a model with a card behind it
+            words = list(found.line)
         said = entries_of(found.answer)  # few of them are read: a simulated allocator is not run for the others
         html = shown.answer(sheet, style, words, said, pictures_of(found.answer))
     return {
