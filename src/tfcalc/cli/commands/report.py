@@ -274,6 +274,7 @@ PARTS = (
         "serve {model} --gpu {gpu}{fewest} --curve",
         "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
         "In the band lay four of five measured runs, each estimated without those of its own system.",
+        beside=lambda settings: "gpu" in settings.given,
         pictures=drawn,
         opens=lambda _: True,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
