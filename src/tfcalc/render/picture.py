@@ -165,7 +165,7 @@ def _named_below(chart: Chart) -> bool:
 
 
 def _right(chart: Chart) -> int:
-    """Where the curves end."""
+    """Right end of the curves."""
     return WIDTH - (LEFT // 2 if _named_below(chart) else RIGHT)
 
 
