@@ -17,6 +17,7 @@ from tfcalc import __version__
 from tfcalc.cli.app import LINE, taken_by
 from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
+from tfcalc.configs.published import SAME_AS
 from tfcalc.errors import TfcalcError
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
@@ -172,7 +173,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "link": links.link_of(words, _config(words)),
         "model": forms.name_of_model(words),
         "tabs": forms.tabs(words),
-        "form": forms.form(words, in_effect(said)),
+        "form": forms.form(words, in_effect(said, found.answer)),
         "shape": " ".join(option.name for option in links.options_of(words)),
     }
 
@@ -181,15 +182,25 @@ def _config(words: Sequence[str]) -> bytes | None:
     return Path(links.PASTED).read_bytes() if forms.is_pasted(words) and os.path.isfile(links.PASTED) else None
 
 
-def in_effect(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that an answer was made with, by the options' names, as far as the answer says them."""
-    model = said.get("model")
-    known: dict[str, Any] = {}
+SAID_IN = ("conventions", "traffic", "deployment")
+"""Keys of answers with the values that they were made with."""
+CALLED_IN = {"recomputation": "recompute", "tp": "tensor_parallel"}
+"""What options are called there, where it is another word."""
+
+
+def in_effect(said: Mapping[str, Any], answer: object = None) -> dict[str, Any]:
+    """The values that an answer was made with, by the options' names, as far as it says them."""
+    model, run = said.get("model"), getattr(getattr(answer, "question", None), "workload", None)
+    known: dict[str, Any] = {} if run is None else {"batch_size": run.batch_size, "seq_len": run.seq_len}
     if isinstance(model, Mapping):
         for key in ("defaults", "config", "changed"):
             known |= model.get(key, {})
         known |= {key: value for key, value in model.items() if isinstance(value, int)}
-    known |= said.get("conventions") or {}
+        known |= {name: known[field] for name in forms.SHAPE for field in SAME_AS[name] if known.get(field)}
+    for key in SAID_IN:
+        values = said.get(key)
+        if isinstance(values, Mapping):
+            known |= {CALLED_IN.get(name, name): value for name, value in values.items()}
     names = {
         key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
     }
