@@ -200,7 +200,7 @@ def in_effect(said: Mapping[str, Any], answer: object = None) -> dict[str, Any]:
     for key in SAID_IN:
         values = said.get(key)
         if isinstance(values, Mapping):
-            known |= {CALLED_IN.get(name, name): value for name, value in values.items()}
+            known |= {CALLED_IN.get(called, called): value for called, value in values.items()}
     names = {
         key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
     }
