@@ -184,7 +184,7 @@ def _config(words: Sequence[str]) -> bytes | None:
 
 SAID_IN = ("conventions", "traffic", "deployment")
 """Keys of answers with the values that they were made with."""
-CALLED_IN = {"recomputation": "recompute", "tp": "tensor_parallel"}
+CALLED_IN: Mapping[str, str] = {"recomputation": "recompute", "tp": "tensor_parallel"}
 """What options are called there, where it is another word."""
 
 
@@ -200,7 +200,7 @@ def in_effect(said: Mapping[str, Any], answer: object = None) -> dict[str, Any]:
     for key in SAID_IN:
         values = said.get(key)
         if isinstance(values, Mapping):
-            known |= {CALLED_IN.get(called, called): value for called, value in values.items()}
+            known |= {CALLED_IN.get(str(called), str(called)): value for called, value in values.items()}
     names = {
         key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
     }
