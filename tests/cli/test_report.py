@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.conftest import Program
-from tfcalc.units import short, short_bytes, short_tokens
+from tfcalc.units import short, short_bytes, short_seconds, short_tokens
 
 PRESETS = (
     "llama-3-8b",
@@ -229,6 +229,21 @@ def test_a_named_gpu_has_a_verdict_and_several_have_layouts(tfcalc: Program) -> 
     assert "tfcalc plan gpt2 --gpu 8xh100 --global-batch-size 64 --seq 64" in [one["asked"] for one in said["answers"]]
 
 
+def test_the_bars_of_a_plan_have_the_band_of_its_estimate(tfcalc: Program, tmp_path: Path) -> None:
+    words = ("plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "64", "--seq", "64")
+    said = json.loads(tfcalc(*words, "--json").stdout)
+    assert tfcalc(*words, "-o", str(tmp_path / "p.vl.json")).stderr == ""
+    bars, band = json.loads((tmp_path / "p.vl.json").read_text(encoding="utf-8"))["layer"]
+    first = band["data"]["values"][0]
+    assert (first["seconds"], first["high"]) == (said["step_seconds_low"], said["step_seconds_high"])
+    whole = sum(each["size"] for each in bars["data"]["values"] if each["row"] == first["row"])
+    assert whole == pytest.approx(said["step_seconds"], rel=0.01)
+    assert first["seconds"] < whole < first["high"]
+    assert tfcalc(*words, "-o", str(tmp_path / "p.html")).stderr == ""
+    low, high = (short_seconds(said[f"step_seconds_{end}"]) for end in ("low", "high"))
+    assert f"{low} to {high}</title>" in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
 def test_the_command_on_the_page_makes_it_again(tfcalc: Program, tmp_path: Path) -> None:
     text, _ = report(tfcalc, tmp_path, "gpt2", "--layers", "2", "--seq", "64", "--batch", "3")
     assert f"tfcalc report gpt2 --layers 2 --batch 3 --seq 64 -o {tmp_path / 'r.html'}" in text
@@ -283,7 +298,7 @@ def test_any_answer_is_written_as_a_page(tfcalc: Program, tmp_path: Path) -> Non
     read = Read(text)
     assert len(text.encode()) < LARGEST
     assert f"tfcalc compare gpt2 'gpt2-medium --seq 512' --output {tmp_path / 'c.html'}" in read.text
-    said = json.loads(read.data)
+    said = json.loads(read.data)["answers"][0]["answer"]
     assert tfcalc("plot", "gpt2", "-o", str(tmp_path / "p.html")).stderr == ""
     assert "<svg" in (tmp_path / "p.html").read_text(encoding="utf-8")
     assert said == json.loads(tfcalc("compare", "gpt2", "gpt2-medium --seq 512", "--json").stdout)
@@ -293,6 +308,64 @@ def test_any_answer_is_written_as_a_page(tfcalc: Program, tmp_path: Path) -> Non
     assert inside <= set(read.ids)
     assert "<svg" in text
     assert not any(name == "src" for _, name, _ in read.attributes)
+
+
+def test_models_side_by_side_are_drawn_in_one_picture(tfcalc: Program, tmp_path: Path) -> None:
+    """Of a token of l, with h = 4,096, k of keys and f of the feed-forward network: attention 2(2h² + 2hk) + 4hl,
+    feed-forward 6hf, which are equal at l = (3f - 2h - 2k) / 2. Llama 3 8B has k = 1,024 and f = 14,336, Llama 2 7B
+    k = 4,096 and f = 11,008: their config.json. A token's cache is 2 · 32 layers · k · 2 bytes.
+    """
+    assert (3 * 14336 - 2 * 4096 - 2 * 1024) // 2 == 16384
+    assert (3 * 11008 - 2 * 4096 - 2 * 4096) // 2 == 8320
+    assert 8192 * 2 * 32 * 1024 * 2 == 2**30
+    assert 4096 * 2 * 32 * 4096 * 2 == 2 * 2**30
+    done = tfcalc("compare", "llama-3-8b", "llama-2-7b", "-o", str(tmp_path / "c.html"))
+    assert (done.stdout, done.stderr) == ("", "")
+    text = (tmp_path / "c.html").read_text(encoding="utf-8")
+    read = Read(text)
+    growth, cache = (text.split(f'<h2 id="{name}">')[1].split("</figure>")[0] for name in ("growth", "cache"))
+    for crossing in ("llama-3-8b: attention equals ffn at 16,384", "llama-2-7b: attention equals ffn at 8,320"):
+        assert f">{crossing}</text>" in growth
+    for point in ("llama-3-8b: 1.00 GiB at 8k", "llama-2-7b: 2.00 GiB at 4k"):
+        assert f"<title>{point}</title>" in cache
+    assert "GPUs" in read.text.split("Which GPUs hold it")[2]
+    assert len(read.ids) == len(set(read.ids))
+    assert {"_".join(link.split()) for link in read.links} <= set(read.ids)
+    said, checked = json.loads(read.data), 0
+    for link, texts in read.links.items():
+        for shown in texts if link.startswith("answers.") else ():
+            assert shown.strip() in told(number(said, link.split("."))), link
+            checked += 1
+    assert checked > 40
+    plot = next(one["answer"] for one in said["answers"] if one["asked"].startswith("tfcalc plot llama-2-7b"))
+    assert plot["crossings"][0]["at"] == 8320
+
+
+def test_operands_that_differ_in_training_share_a_curve(tfcalc: Program, tmp_path: Path) -> None:
+    done = tfcalc("compare", "gpt2", "gpt2 --lora 8", "--train", "--seq", "64", "-o", str(tmp_path / "c.md"))
+    assert done.stderr == ""
+    text = (tmp_path / "c.md").read_text(encoding="utf-8")
+    assert text.count("`tfcalc sweep gpt2 --of cache") == 1
+    assert "`tfcalc memory gpt2 --train --timeline --seq 64 --lora 8`" in text
+    assert "](c-memory.svg)" in text
+    drawn = (tmp_path / "c-memory.svg").read_text(encoding="utf-8")
+    assert "gpt2 --lora 8: forward" in drawn
+
+
+def test_a_model_without_an_answer_says_why_beside_one_that_has_it(tfcalc: Program, tmp_path: Path) -> None:
+    done = tfcalc("compare", "gpt2", "vit-base-patch16-224", "-o", str(tmp_path / "c.html"))
+    assert done.stderr == ""
+    read = Read((tmp_path / "c.html").read_text(encoding="utf-8"))
+    assert "Left out: ViTForImageClassification does not generate text" in read.text
+    assert "tfcalc sweep gpt2 --of cache" in read.text
+
+
+def test_a_page_is_the_same_bytes_whatever_the_order_of_hashes(process: Program, tmp_path: Path) -> None:
+    made = []
+    for seed in ("1", "2"):
+        assert process("params", "gpt2", "-o", str(tmp_path / "p.html"), env={"PYTHONHASHSEED": seed}).stderr == ""
+        made.append((tmp_path / "p.html").read_bytes())
+    assert made[0] == made[1]
 
 
 def test_budgets_are_written_with_their_picture(

@@ -215,6 +215,50 @@ def test_a_model_is_asked_about_after_words_that_are_no_question() -> None:
     assert json.loads(page.changed(json.dumps(wrong["words"]), "model", "gpt2"))["command"] == "tfcalc overview gpt2"
 
 
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("can I fine-tune llama 3 8b on a 24 GB card?", "fit llama-3-8b --gpu 24gb"),
+        ("gpt2 --lora", "memory gpt2 --lora"),
+        ("how big is gpt2?", "overview gpt2"),
+        ("gpt2 t4", "overview gpt2 --gpu t4"),
+    ],
+)
+def test_a_question_in_words_becomes_the_command_that_it_asks_for(question: str, line: str) -> None:
+    """Then the tabs, the options and the link are about its model, and not about its first word."""
+    said = json.loads(page.typed(question))
+    assert said["command"] == f"tfcalc {line}"
+    assert said["model"] in line
+    current = next(tab for tab in said["tabs"] if tab["current"])
+    assert current["link"] == said["link"] == link_of(line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("train llama-3-8b --gpu rtx-4090 --qlora --tokens 100M", {"seq_len": "4096", "batch_size": "1"}),
+        ("serve llama-3-8b --gpu h100", {"input_tokens": "1024", "engine": "vllm"}),
+        ("memory gpt2 --train", {"recompute": "as usual: full"}),
+        ("params gpt2", {"n_layers": "12", "d_model": "768"}),
+    ],
+)
+def test_a_control_shows_what_is_in_effect(line: str, shown: dict[str, str]) -> None:
+    """GPT-2's config.json has n_layer 12 and n_embd 768. A slider at its first stop would say another length."""
+    form = json.loads(page.typed(line))["form"]
+    for name, value in shown.items():
+        control = re.search(rf'<select id="c-{name}".*?</select>|<input id="c-{name}".*?>', form)
+        assert control is not None
+        assert f'placeholder="{value}"' in control[0] or f">{value}</option>" in control[0], control[0]
+
+
+def test_what_stands_for_a_word_of_the_reader_is_no_link() -> None:
+    html = json.loads(page.typed("train llama-3-8b --gpu 24GB --lora --tokens 100M"))["html"]
+    assert '(<a class="asks" href="#gpus">tfcalc gpus</a>), or give --tokens-per-second' in html
+    html = json.loads(page.typed("train llama-3-8b --gpu rtx-4090 --qlora --tokens 100M"))["html"]
+    assert "--batch N" in html
+    assert "batch=N" not in html
+
+
 def test_a_remedy_takes_the_place_of_what_it_replaces() -> None:
     """LoRA of an 8B model does not fit into 24 GB as asked; the link to QLoRA asks for that alone."""
     shown = json.loads(page.typed("fit llama-3-8b --gpu rtx-4090 --lora"))["html"]

@@ -162,6 +162,19 @@ def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
     assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
 
 
+def test_controls_show_what_the_answer_was_made_with(opened: Opened) -> None:
+    """Options of a select come anew with each answer: it must not show the last of them."""
+    opened.ask("fit/gpt2?gpu=rtx-4090&lora&seq=128")
+    before = opened.answers
+    opened.page.fill("#c-gpu", "t4")
+    opened.wait(before)
+    for name in ("recompute", "precision", "optimizer"):
+        shown = opened.page.evaluate(f"document.querySelector('#c-{name}').selectedOptions[0].textContent")
+        assert shown.startswith("as usual"), (name, shown)
+    opened.page.go_back()
+    opened.page.wait_for_function("document.querySelector('#c-gpu').value === 'rtx-4090'")
+
+
 def test_a_number_is_opened_by_the_keyboard_and_closed(opened: Opened) -> None:
     opened.ask("params/gpt2")
     opened.page.focus("#shown td a.opens")

@@ -55,7 +55,7 @@ async function ask(name, args, { push = true } = {}) {
       const now = next;
       next = null;
       const { found, took } = await call(now.name, ...now.args);
-      if (!next) show(JSON.parse(found), now.push, took);
+      if (!next) show(JSON.parse(found), now, took);
     }
   } catch (error) {
     tell(String(error.message ?? error), true);
@@ -71,7 +71,7 @@ function tell(text, bad) {
   at("told").classList.toggle("bad", Boolean(bad));
 }
 
-function show(answer, push, took) {
+function show(answer, { name, args, push }, took) {
   tell(answer.told, answer.exit > 1);
   document.documentElement.dataset.took = took.toFixed(1);
   document.documentElement.dataset.exit = answer.exit;
@@ -84,13 +84,14 @@ function show(answer, push, took) {
   if (!answer.words) return;
   const before = shown;
   shown = answer;
-  if (document.activeElement !== at("line")) at("line").value = answer.command;
+  const line = at("line");
+  if (document.activeElement !== line || (name === "typed" && line.value === args[0])) line.value = answer.command;
   if (document.activeElement !== at("model")) at("model").value = answer.model;
   const hash = `#${answer.link}`;
   if (location.hash !== hash) history[push && before ? "pushState" : "replaceState"](null, "", hash);
   document.title = answer.command;
   drawTabs(answer.tabs);
-  drawForm(answer, before);
+  drawForm(answer, before, name === "changed");
   if (!at("origin").hidden && (!before || before.link !== answer.link)) close();
 }
 
@@ -109,7 +110,7 @@ function drawTabs(tabs) {
   });
 }
 
-function drawForm(answer, before) {
+function drawForm(answer, before, typing) {
   const form = at("question");
   const shape = (one) => one && one.shape + one.tabs.findIndex((tab) => tab.current);
   if (shape(answer) !== shape(before)) {
@@ -122,10 +123,13 @@ function drawForm(answer, before) {
   fresh.innerHTML = answer.form;
   for (const control of fresh.content.querySelectorAll("input, select")) {
     const old = form.querySelector(`#${CSS.escape(control.id)}`);
-    if (!old || old === document.activeElement) continue;
+    if (!old || (typing && old === document.activeElement)) continue;
     if (control.type === "checkbox") old.checked = control.checked;
-    else if (control.matches("select")) old.replaceChildren(...control.childNodes);
-    else old.value = control.value;
+    else if (control.matches("select")) {
+      const chosen = control.selectedIndex; // which changes as its options go
+      old.replaceChildren(...control.childNodes);
+      old.selectedIndex = chosen;
+    } else old.value = control.value;
     if (control.placeholder) old.placeholder = control.placeholder;
   }
 }
@@ -149,6 +153,8 @@ at("question").addEventListener("input", ({ target }) => {
   } else if (target.type === "checkbox") change(target.name, target.checked);
   else soon(() => change(target.name, target.value));
 });
+// What an input with a list has is selected, so that the first key shows the whole list again.
+document.addEventListener("focusin", ({ target }) => target.list && target.select());
 at("question").addEventListener("submit", (event) => event.preventDefault());
 at("model").addEventListener("change", ({ target }) => target.value && change("model", target.value));
 at("line").addEventListener("keydown", (event) => event.key === "Enter" && ask("typed", [event.target.value]));

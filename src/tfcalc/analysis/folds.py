@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.component import NOTHING, TABLES, Component, Measure
@@ -11,7 +11,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.report import exact
 
 if TYPE_CHECKING:
-    from tfcalc.core.component import Cost
+    from tfcalc.core.component import Cost, Node
     from tfcalc.core.measure import Item
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.report import Report
@@ -94,9 +94,17 @@ class Folded(NamedTuple):
             )
         node, twin = tree.node, tree.twin
         if self.path:
-            walks = zip(tree.node.walk(), tree.twin.walk(), strict=True)
-            node, twin = next(both for both in walks if both[0].path == self.path)
+            node, twin = next(_at(self.path, node, twin))
         return laid_out(prefix, fold.quantity, tree, node, twin, fold.measure.counts, together=True)
+
+
+def _at(path: str, node: Node, twin: Node) -> Iterator[tuple[Node, Node]]:
+    """Yield what is at this path of a tree, and the same of its twin; no other branch is looked into."""
+    if node.path == path:
+        yield node, twin
+    for part, twin_of_part in zip(node.below(), twin.below(), strict=True):
+        if f"{path}.".startswith(f"{part.path}."):
+            yield from _at(path, part, twin_of_part)
 
 
 def of_answer(items: Items) -> Callable[[Report], Items]:

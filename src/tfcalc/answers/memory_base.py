@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from tfcalc.conventions import Conventions
@@ -332,7 +333,7 @@ class TermOpened(NamedTuple):
 
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
-        tree = self.memory.terms()
+        tree = self.memory.itemized
         both = zip(tree.node.below(), tree.twin.below(), strict=True)
         node, twin = next(pair for pair in both if pair[0].component.name == self.name)
         return laid_out(prefix, "memory", tree, node, twin, 0, together=True)
@@ -598,6 +599,11 @@ class Memory(Report):
     def terms(self) -> Tree:
         """Return the terms of a step or of serving, each tensor by tensor."""
         raise NotImplementedError
+
+    @cached_property
+    def itemized(self) -> Tree:
+        """The terms, found once for all numbers of the answer that are opened."""
+        return self.terms()
 
     @property
     def described(self) -> Mapping[str, object]:

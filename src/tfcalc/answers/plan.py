@@ -365,17 +365,19 @@ class Plan(OneLayout):
         )
 
     def pictures(self) -> tuple[Bars, ...]:
-        """Seconds of the listed layouts, by what they go to."""
-        timed = [(one.layout.words, one.source.one.parts._asdict()) for one in self.layouts]
-        longest = max((float(sum(parts.values())) for _, parts in timed), default=0.0)
+        """Seconds of the listed layouts, by what they go to, with the band of each."""
+        timed = [(one.layout.words, self.case.parts(one.source.one)._asdict()) for one in self.layouts]
+        longest = max((sum(parts.values()) for _, parts in timed), default=0.0)
         if not longest:
             return ()
-        seen = [name for name in timed[0][1] if any(float(parts[name]) > LEAST_SHARE * longest for _, parts in timed)]
+        seen = [name for name in timed[0][1] if any(parts[name] > LEAST_SHARE * longest for _, parts in timed)]
+        steps = [Estimate(one.step_seconds, self.case.band) for one in self.layouts]
         found: Bars = charts().Bars(
             title="Seconds of a step by what they go to, of the layouts that are listed",
             parts=tuple(name.replace("_", " ") for name in seen),
-            rows=tuple((words, tuple(float(parts[name]) for name in seen)) for words, parts in timed),
+            rows=tuple((words, tuple(parts[name] for name in seen)) for words, parts in timed),
             unit="seconds",
+            bands=tuple((step.low, step.high) for step in steps),
         )
         return (found,)
 

@@ -71,6 +71,10 @@ def taken_by(take: Take) -> Iterator[None]:
         _TAKEN.reset(before)
 
 
+LINE: ContextVar[tuple[str, ...]] = ContextVar("LINE", default=())
+"""The words of the command that ran last: those of a question are the command that it asks for."""
+
+
 def _not_typed() -> None:
     """A command whose words are not completed: only its name is asked for."""
 

@@ -323,6 +323,7 @@ def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
     app = _application()
+    app.LINE.set(tuple(asked))
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:

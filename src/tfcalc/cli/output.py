@@ -33,11 +33,16 @@ PAGES = (".html", ".md")
 
 def show(answer: Answered, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
-    typed, target = settings.given.get("format"), str(settings.get("output", ""))
-    if target.endswith(PICTURES) or (target.endswith(PAGES) and not (typed and typed.source == FLAG)):
+    if str(settings.get("output", "")).endswith(PICTURES) or is_page(settings):
         import_module("tfcalc.cli.pages").deliver_answer(answer, settings)  # few ask for a page
         return
     deliver(_written(answer, settings), settings)
+
+
+def is_page(settings: Settings) -> bool:
+    """Return whether a page is asked for, by the end of the file's name: a format that is typed goes before."""
+    typed = settings.given.get("format")
+    return str(settings.get("output", "")).endswith(PAGES) and not (typed and typed.source == FLAG)
 
 
 def deliver(text: str | bytes | Iterable[str], settings: Settings, *, commands: bool = False) -> None:

@@ -18,12 +18,12 @@ from tfcalc.render.picture import drawn
 from tfcalc.report.chart import Divided
 from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import Opened
-from tfcalc.report.page import OpenedNumber, PageSection, WholePage
+from tfcalc.report.page import OpenedNumber, PageAnswer, PageSection, WholePage
 from tfcalc.report.sheet import Column, Sheet
 from tfcalc.report.style import PICTURES, SVG
 
 if TYPE_CHECKING:
-    from tfcalc.cli.settings import Settings
+    from tfcalc.cli.settings import Given, Settings
     from tfcalc.report.answer import Answered
     from tfcalc.report.number import Openable
 
@@ -54,23 +54,19 @@ def deliver_answer(answer: Answered, settings: Settings) -> None:
     if str(settings.get("output")).endswith(PICTURES):
         _deliver_picture(answer, settings)
         return
-    said, sheet = answer.to_dict(), answer.sheet()
-    command = str(said.get("command", ""))
-    asked = as_asked(command, settings)
-    shown = set(sheet.numbers().values())
-    section = PageSection(
-        command,
-        "Answer",
-        "",
-        asked,
-        sheet,
-        tuple(pictures_of(answer)),
-        tuple(opened(command, cast("Openable", answer), shown)),
-    )
-    assumed = assumptions((section,))
-    sections = (section, assumed) if assumed.sheet is not None and assumed.sheet.rows else (section,)
+    said = answer.to_dict()
+    asked = as_asked(str(said.get("command", "")), settings)
+    section = section_of(answer, asked)
+    sections = tuple(filter(None, (section, assumptions((section,)))))
     name = getattr(answer, "subject", "") or asked
     deliver_page(WholePage(name, "", asked, __version__, sections, said), settings)
+
+
+def section_of(answer: Answered, asked: str) -> PageSection:
+    """The section with the answer that was ``asked`` for."""
+    sheet, command = answer.sheet(), str(answer.to_dict().get("command", ""))
+    told = tuple(opened(command, cast("Openable", answer), dict.fromkeys(sheet.numbers().values())))
+    return PageSection(command, "Answer", "", (PageAnswer(asked, sheet, command, told),), tuple(pictures_of(answer)))
 
 
 def _deliver_picture(answer: Answered, settings: Settings) -> None:
@@ -93,33 +89,43 @@ def as_asked(command: str, settings: Settings) -> str:
     typed = [one for one in settings.given.values() if one.source == FLAG]
     arguments = [one.value for one in typed if one.called.isupper()]
     named = [str(word) for value in arguments for word in (value if isinstance(value, tuple) else (value,))]
-    options = [
-        one.words if isinstance(one.value, bool) or one.short else f"{one.called} {shlex.quote(str(one.value))}"
-        for one in typed
-        if one.called.startswith("-")
-    ]
+    options = [as_option(one) for one in typed if one.called.startswith("-")]
     return " ".join(("tfcalc", command, *map(shlex.quote, named), *dict.fromkeys(options)))
 
 
-def opened(command: str, answer: Openable, keys: Iterable[Keys]) -> Iterator[OpenedNumber]:
-    """The numbers of a command's answer at these keys, each with the sheet that says where it comes from."""
+def as_option(given: Given) -> str:
+    """An option as it was given, with its value as a shell reads it."""
+    whole = isinstance(given.value, bool) or given.short
+    return given.words if whole else f"{given.called} {shlex.quote(str(given.value))}"
+
+
+def opened(path: str, answer: Openable, keys: Iterable[Keys]) -> Iterator[OpenedNumber]:
+    """The numbers of the answer at this ``path`` by their keys, each with the sheet that says where it comes from."""
     found = Opened(answer)
     for each in keys:
-        yield OpenedNumber(".".join((command, *each)), found.open(each).sheet())
+        yield OpenedNumber(".".join((path, *each)), found.open(each).sheet())
 
 
-def assumptions(sections: Iterable[PageSection]) -> PageSection:
-    """Assumptions of these sections in full, and what they do not count."""
+def assumptions(sections: Iterable[PageSection]) -> PageSection | None:
+    """Assumptions of these sections in full, and what they do not count; None where there are none."""
     rows: list[list[str | None]] = []
     for one in sections:
-        if one.sheet is not None and one.sheet.columns:
-            told = [*one.sheet.assumes, *one.sheet.assumptions]
-            told += [f"not counted: {one.sheet.not_counted}"] * bool(one.sheet.not_counted)
-            rows += [[one.title if not place else None, line] for place, line in enumerate(dict.fromkeys(told))]
+        told = dict.fromkeys(line for answer in one.answers for line in _assumed(answer.sheet))
+        rows += [[one.title if not place else None, line] for place, line in enumerate(told)]
     sheet = Sheet(
         title=f"{len(rows)} assumptions and definitions",
         columns=[Column("section", numeric=False), Column("what is assumed", numeric=False, folds=True)],
         rows=rows,
         quiet=None,
     )
-    return PageSection("assumptions", "Assumptions", "What the answers above rest on, in full.", "", sheet)
+    said = PageAnswer("", sheet)
+    return (
+        PageSection("assumptions", "Assumptions", "What the answers above rest on, in full.", (said,)) if rows else None
+    )
+
+
+def _assumed(sheet: Sheet | None) -> Iterator[str]:
+    if sheet is not None and sheet.columns:
+        yield from (*sheet.assumes, *sheet.assumptions)
+        if sheet.not_counted:
+            yield f"not counted: {sheet.not_counted}"

@@ -130,6 +130,7 @@ class HFModel:
     __slots__ = (
         "_module",
         "_others",
+        "_positions",
         "_read",
         "_trees",
         "changed",
@@ -170,6 +171,7 @@ class HFModel:
         self._module: Module | None = None
         self._trees: dict[tuple[object, ...], Component] = {}
         self._others: dict[tuple[tuple[str, Num], ...], HFModel] = {}
+        self._positions: tuple[int | None] | None = None
 
     @property
     def config(self) -> dict[str, object]:
@@ -268,6 +270,11 @@ class HFModel:
     @property
     def positions(self) -> int | None:
         """Rows of its trained table of positions; None where it has none: angles and sines go on."""
+        if self._positions is None:
+            self._positions = (self._found_positions(),)
+        return self._positions[0]
+
+    def _found_positions(self) -> int | None:
         weights = (weight for module in self.module().all_of() for weight in module.own_params().weights)
         if not any(weight.name == POSITIONS and not weight.frozen for weight in weights):
             return None

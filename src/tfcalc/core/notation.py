@@ -8,7 +8,7 @@ In both, equal groups of several counts are printed once: ``12(n - 1)lbh(6h + l)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
@@ -25,6 +25,9 @@ TABLES = ("T", "V")
 """Rows of a table: first in the size of a table (Vh), last in a matrix product (2lbhV)."""
 
 WORKLOAD = ("l", "s", "c", "b")
+
+MOST_WRITTEN = 1_000
+"""Polynomials whose text is remembered."""
 
 SCOPES = ("vis", "aud", "enc", "dec")
 """Suffixes of a nested model's letters: ``h_vis`` is the ``h`` of the vision model."""
@@ -252,11 +255,19 @@ def write(
     """
     if not isinstance(number, Polynomial):
         return f"{number}"
-    writer = _Writer(script, letters or {})
     if factored is None:
         factored = not number.free_symbols.isdisjoint(WORKLOAD)
+    return _written(tuple(number.terms.items()), script, frozenset((letters or {}).items()), factored)
+
+
+@lru_cache(MOST_WRITTEN)
+def _written(
+    terms: tuple[tuple[Monomial, int], ...], script: Script, letters: frozenset[tuple[str, str]], factored: bool
+) -> str:
+    """The polynomial of these terms as text. A page has the same one in many of its tables."""
+    writer = _Writer(script, dict(letters))
     group = writer.factored if factored else writer.collected
-    return _added(group(count, rest) for count, rest in _merged(_by_count(number)))
+    return _added(group(count, rest) for count, rest in _merged(_by_count(Polynomial(dict(terms)))))
 
 
 def write_product(

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc import __version__
-from tfcalc.cli.app import taken_by
+from tfcalc.cli.app import LINE, taken_by
 from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
+from tfcalc.configs.published import SAME_AS
 from tfcalc.errors import TfcalcError
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
@@ -35,13 +36,17 @@ _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
 
 
 class Run(NamedTuple):
-    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written."""
+    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written.
+
+    The ``line`` is what the words were read as.
+    """
 
     code: int
     text: str
     told: str
     answer: Answered | None
     settings: Settings | None
+    line: tuple[str, ...]
 
 
 def run(words: Sequence[str]) -> Run:
@@ -58,7 +63,7 @@ def run(words: Sequence[str]) -> Run:
     with _streams() as (out, err), taken_by(keep):
         code = main(list(words))
     answer, settings = kept[0] if kept else (None, None)
-    return Run(code, out.getvalue(), err.getvalue(), answer, settings)
+    return Run(code, out.getvalue(), err.getvalue(), answer, settings, LINE.get())
 
 
 @contextmanager
@@ -154,6 +159,8 @@ def _answered(words: list[str]) -> dict[str, Any]:
             assumptions=found.settings.get("assumptions", False),
             letters=sheet.letters,
         )
+        if links.in_full(words) != list(found.line):  # of a question in words, or of a model with a card behind it
+            words = list(found.line)
         said = entries_of(found.answer)  # few of them are read: a simulated allocator is not run for the others
         html = shown.answer(sheet, style, words, said, pictures_of(found.answer))
     return {
@@ -166,7 +173,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "link": links.link_of(words, _config(words)),
         "model": forms.name_of_model(words),
         "tabs": forms.tabs(words),
-        "form": forms.form(words, in_effect(said)),
+        "form": forms.form(words, in_effect(said, found.answer)),
         "shape": " ".join(option.name for option in links.options_of(words)),
     }
 
@@ -175,15 +182,25 @@ def _config(words: Sequence[str]) -> bytes | None:
     return Path(links.PASTED).read_bytes() if forms.is_pasted(words) and os.path.isfile(links.PASTED) else None
 
 
-def in_effect(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that an answer was made with, by the options' names, as far as the answer says them."""
-    model = said.get("model")
-    known: dict[str, Any] = {}
+SAID_IN = ("conventions", "traffic", "deployment")
+"""Keys of answers with the values that they were made with."""
+CALLED_IN: Mapping[str, str] = {"recomputation": "recompute", "tp": "tensor_parallel"}
+"""What options are called there, where it is another word."""
+
+
+def in_effect(said: Mapping[str, Any], answer: object = None) -> dict[str, Any]:
+    """The values that an answer was made with, by the options' names, as far as it says them."""
+    model, run = said.get("model"), getattr(getattr(answer, "question", None), "workload", None)
+    known: dict[str, Any] = {} if run is None else {"batch_size": run.batch_size, "seq_len": run.seq_len}
     if isinstance(model, Mapping):
         for key in ("defaults", "config", "changed"):
             known |= model.get(key, {})
         known |= {key: value for key, value in model.items() if isinstance(value, int)}
-    known |= said.get("conventions") or {}
+        known |= {name: known[field] for name in forms.SHAPE for field in SAME_AS[name] if known.get(field)}
+    for key in SAID_IN:
+        values = said.get(key)
+        if isinstance(values, Mapping):
+            known |= {CALLED_IN.get(str(called), str(called)): value for called, value in values.items()}
     names = {
         key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
     }

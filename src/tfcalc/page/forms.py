@@ -133,10 +133,16 @@ def tabs(words: Sequence[str]) -> list[dict[str, object]]:
 
 
 def current(asked: Asked) -> Tab | None:
-    """The question of the page that the words are; None of what is only typed."""
+    """The question of the page that the words are; None of what is only typed.
+
+    Where several are of one command, it is the one whose words are typed, or an option that only this one has in front.
+    """
     flags = {one.flag for one in asked.typed}
+    names = {one.option.name for one in asked.typed if one.option is not None}
     of = [tab for tab in TABS if tab.command == asked.first]
-    return next((tab for tab in of if flags.issuperset(tab.always)), of[0] if of and len(of) == 1 else None)
+    own = {tab: set(tab.front).difference(*(other.front for other in of if other is not tab)) for tab in of}
+    typed = next((tab for tab in of if flags.issuperset(tab.always)), None)
+    return typed or next((tab for tab in of if len(of) == 1 or names & own[tab]), None)
 
 
 def moved(asked: Asked, tab: Tab) -> list[str]:

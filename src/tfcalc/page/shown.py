@@ -169,11 +169,11 @@ def _is_of_output(each: str) -> bool:
 def _see_also(each: str, asked: Asked) -> str:
     """``--gpu h100 (does it fit?)`` as a link: the same question with this option; a command as the question it is."""
     line = each.partition(" (")[0]
-    if "NAME" in line or "…" in line or "FILE" in line:
-        return _text(each)
     try:
         typed = shlex.split(line)
     except ValueError:
+        return _text(each)
+    if "…" in line or not PLACES.isdisjoint(typed):
         return _text(each)
     if line.startswith("-"):
         return _link(link_of(with_options(asked, typed)), _text(each), "asks")
@@ -182,16 +182,18 @@ def _see_also(each: str, asked: Asked) -> str:
     return _text(each)
 
 
-COMMAND = re.compile(r"tfcalc [^;:]+$")
-"""A command at the end of a line, which may be asked."""
+COMMAND = re.compile(r"\btfcalc (?:[^;:,()]|,(?! ))+(?=\Z|[;:)]|, )")
+"""A command in a line, which may be asked: up to the line's end, a bracket or the next clause."""
+PLACES = frozenset(("N", "NAME", "FILE", "MODEL"))
+"""Words of a command in the place of those that its reader knows."""
 
 
 def _with_commands(note: str) -> str:
     found = COMMAND.search(note)
-    if found is None:
-        return _text(note)
     try:
-        words = shlex.split(found[0])[1:]
+        words = shlex.split(found[0])[1:] if found else []
     except ValueError:
+        words = []
+    if found is None or not words or not PLACES.isdisjoint(words):
         return _text(note)
-    return _text(note[: found.start()]) + _link(link_of(words), _text(found[0]), "asks")
+    return _text(note[: found.start()]) + _link(link_of(words), _text(found[0]), "asks") + _text(note[found.end() :])

@@ -91,20 +91,32 @@ def stacked(bars: Bars) -> dict[str, object]:
         for row, sizes in bars.rows
         for place, (part, amount) in enumerate(zip(bars.parts, sizes, strict=True))
     ]
-    return {
-        "$schema": SCHEMA,
-        "title": bars.title,
-        "width": WIDTH,
+    y = {"field": "row", "type": "nominal", "title": None, "sort": [row for row, _ in bars.rows]}
+    x = {"field": unit, "type": "quantitative", "axis": {"format": "~r"}}
+    drawn: dict[str, object] = {
         "data": {"values": rows},
         "transform": [{"calculate": f"datum.size / {size}", "as": unit}],
         "mark": "bar",
         "encoding": {
-            "y": {"field": "row", "type": "nominal", "title": None, "sort": [row for row, _ in bars.rows]},
-            "x": {"field": unit, "type": "quantitative", "axis": {"format": "~r"}},
+            "y": y,
+            "x": x,
             "color": {"field": "part", "type": "nominal", "title": None, "sort": list(bars.parts)},
             "order": {"field": "place"},
         },
     }
+    head = {"$schema": SCHEMA, "title": bars.title, "width": WIDTH}
+    if not bars.bands:
+        return head | drawn
+    ends = [
+        {"row": row, unit: low / size, "high": high / size}
+        for (row, _), (low, high) in zip(bars.rows, bars.bands, strict=True)
+    ]
+    band = {
+        "data": {"values": ends},
+        "mark": {"type": "rule", "strokeWidth": 2},
+        "encoding": {"y": y, "x": x, "x2": {"field": "high"}},
+    }
+    return head | {"layer": [drawn, band]}
 
 
 def _lengths(chart: Chart) -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import cast
 from tfcalc.printable import printable
 from tfcalc.render import shown
 from tfcalc.render.picture import DARK, FILLED, LIGHT, STYLE, anchor, figure, identity
-from tfcalc.report.page import OpenedNumber, PageSection, WholePage
+from tfcalc.report.page import OpenedNumber, PageAnswer, PageSection, WholePage
 from tfcalc.report.sheet import At, Bytes, Cell, Share, Sheet, for_people, for_programs
 from tfcalc.report.style import Style
 
@@ -54,29 +54,36 @@ def _contents(sections: Iterable[PageSection]) -> str:
 
 def _section(section: PageSection, style: Style) -> str:
     name, heading = identity(section.name), f'<h2 id="{identity(section.name)}">{escape(section.title)}</h2>\n'
-    head = f'<section aria-labelledby="{name}">\n{heading}'
-    command = f'<p class="command"><code>{escape(section.command)}</code></p>\n' if section.command else ""
-    if section.sheet is None:
-        return f'{head}<p class="missing">{escape(section.missing)}</p>\n{command}</section>\n'
-    sheet = section.sheet
+    about = f"<p>{escape(section.about)}</p>\n" if section.about else ""
+    figures = "".join(figure(one, f"{name}-{place}") for place, one in enumerate(section.pictures))
+    several = len(section.answers) > 1
+    told = [_answer(one, section.title, style, "" if several else figures) for one in section.answers]
+    return f'<section aria-labelledby="{name}">\n{heading}{about}{figures * several}{"".join(told)}</section>\n'
+
+
+def _answer(one: PageAnswer, title: str, style: Style, figures: str) -> str:
+    """An answer, with its pictures below the first line of it."""
+    called = f"<h3>{escape(one.called)}</h3>\n" if one.called else ""
+    command = f'<p class="command"><code>{escape(one.command)}</code></p>\n' if one.command else ""
+    sheet = one.sheet
+    if sheet is None:
+        return f'{called}<p class="missing">{escape(one.missing)}</p>\n{command}'
     style = style._replace(letters=sheet.letters)
     above = "".join(f"<p>{escape(line)}</p>\n" for line in (sheet.subtitle,) if line)
-    figures = "".join(figure(one, f"{name}-{place}") for place, one in enumerate(section.pictures))
     notes = "".join(f"<li>{escape(line)}</li>" for line in sheet._replace(see_also=()).below(style))
-    about = f"<p>{escape(section.about)}</p>\n" if section.about else ""
     return (
-        f'{head}{about}<p class="answer">{escape(sheet.title)}</p>\n{above}{figures}'
-        f"{_table(sheet, style, section.links, f'{section.title}: {sheet.title}')}"
-        f"{f'<ul>{notes}</ul>' if notes else ''}\n{_numbers(section, style)}{command}</section>\n"
+        f'{called}<p class="answer">{escape(sheet.title)}</p>\n{above}{figures}'
+        f"{_table(sheet, style, one.links, f'{one.called or title}: {sheet.title}')}"
+        f"{f'<ul>{notes}</ul>' if notes else ''}\n{_numbers(one, style)}{command}"
     )
 
 
-def _numbers(section: PageSection, style: Style) -> str:
+def _numbers(answer: PageAnswer, style: Style) -> str:
     """Origins of the numbers: closed until a number is clicked, which browsers open for a link into it."""
-    if not section.opened:
+    if not answer.opened:
         return ""
-    told = "".join(_opened(one, style) for one in section.opened)
-    several = f"{len(section.opened)} numbers" if len(section.opened) > 1 else "number"
+    told = "".join(_opened(one, style) for one in answer.opened)
+    several = f"{len(answer.opened)} numbers" if len(answer.opened) > 1 else "number"
     return f"<details><summary>Where the {several} come{'s' * (several == 'number')} from</summary>\n{told}</details>\n"
 
 

@@ -11,7 +11,7 @@ from tfcalc.render import rendered, shown
 from tfcalc.render.markdown import line, text
 from tfcalc.render.picture import drawn
 from tfcalc.report.chart import Picture
-from tfcalc.report.page import PageSection, WholePage
+from tfcalc.report.page import PageAnswer, PageSection, WholePage
 from tfcalc.report.style import Style
 
 
@@ -35,20 +35,28 @@ def page_markdown(whole: WholePage, style: Style, name: str) -> MarkdownPage:
 
 def _section(section: PageSection, style: Style, name: str, files: dict[str, str]) -> Iterator[str]:
     yield from (f"## {section.title}", "")
-    if section.sheet is None:
-        yield from (line(printable(section.missing)), "")
-        return
-    if section.about:
+    told = any(one.sheet is not None for one in section.answers)
+    if section.about and told:
         yield from (section.about, "")
     for place, picture in enumerate(section.pictures):
         made = drawn(cast("Picture", shown(picture)), section.name, alone=True)
         file = f"{name}-{section.name}{f'-{place}' * bool(place)}.svg"
         files[file] = made.svg
         yield from (f"![{text(printable(picture.title))}]({_address(file)})", "")
-    yield rendered(section.sheet, "markdown" if section.sheet.columns else "plain", style)
+    for one in section.answers:
+        yield from _answer(one, style)
+
+
+def _answer(one: PageAnswer, style: Style) -> Iterator[str]:
+    if one.called:
+        yield from (f"### {text(printable(one.called))}", "")
+    if one.sheet is None:
+        yield from (line(printable(one.missing)), "")
+        return
+    yield rendered(one.sheet, "markdown" if one.sheet.columns else "plain", style)
     yield ""
-    if section.command:
-        yield from (_code(section.command), "")
+    if one.command:
+        yield from (_code(one.command), "")
 
 
 def _code(words: str) -> str:

@@ -22,6 +22,8 @@ LETTER = 6.4
 """Width of a letter of the labels, about."""
 ROW = 34
 """Height of a bar, or of a level of a divided whole."""
+LINE = 18
+"""Height of a line of text."""
 NARROWEST = 26
 """Width from which on a portion has a label."""
 COLORS = 8
@@ -39,12 +41,15 @@ KINDS = {
 """Colour of each kind of block, the same in all pictures."""
 STRUCTURE = COLORS - 1
 """Colour of what blocks are in."""
+DASHED = 26
+"""Length of a line in a legend, in which its dashes are seen."""
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 4", "1 4")
 """Of each curve, so that colour carries no meaning."""
 
 STYLE = """\
 svg{background:var(--paper)}
 .t{font:12px system-ui,sans-serif;fill:var(--ink)}
+.t.h{paint-order:stroke;stroke:var(--paper);stroke-width:3px}
 .t.q{fill:var(--quiet)}.t.e{text-anchor:end}.t.m{text-anchor:middle}
 .g{stroke:var(--rule);stroke-width:1}.c{fill:none;stroke-width:2.2}.b{opacity:.18}
 .x{fill:none;stroke:var(--ink);stroke-width:2}
@@ -92,7 +97,7 @@ def drawn(
     """
     match picture:
         case Chart():
-            height, body, words = HEIGHT, "".join(_curves(picture)), _told_curves(picture)
+            height, body, words = _curves_height(picture), "".join(_curves(picture)), _told_curves(picture)
         case Bars():
             height, body, words = _bars_height(picture), "".join(_bars(picture)), _told_bars(picture)
         case _:
@@ -149,40 +154,79 @@ def _scales(chart: Chart) -> tuple[_Scale, _Scale]:
     lowest = ys[0] if by_factors[1] or ys[0] < 0 else 0
     highest = 1.0 if chart.unit == "share" else ys[-1]
     return (
-        _Scale(xs[0], xs[-1], LEFT, WIDTH - RIGHT, by_factors[0]),
+        _Scale(xs[0], xs[-1], LEFT, _right(chart), by_factors[0]),
         _Scale(lowest, highest, HEIGHT - BOTTOM, TOP, by_factors[1]),
+    )
+
+
+def _named_below(chart: Chart) -> bool:
+    """Return whether the names of the curves are too long for the room behind their ends."""
+    return max(len(curve.label) for curve in chart.curves) * LETTER > RIGHT - 22
+
+
+def _right(chart: Chart) -> int:
+    """Right end of the curves."""
+    return WIDTH - (LEFT // 2 if _named_below(chart) else RIGHT)
+
+
+def _curves_height(chart: Chart) -> int:
+    if not _named_below(chart):
+        return HEIGHT
+    return (
+        HEIGHT + 24 + LINE * max(line for line, _, _ in _placed([curve.label for curve in chart.curves], LEFT, DASHED))
     )
 
 
 def _curves(chart: Chart) -> Iterator[str]:
     at_x, at_y = _scales(chart)
     xs, ys = chart.numbers
+    right = _right(chart)
     in_binary = chart.unit == "bytes" and chart.units == "iec"
     for value in ticks(ys, by_factors=at_y.by_factors, doubles=in_binary):
         y = at_y(value)
-        yield f'<path class="g" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
+        yield f'<path class="g" d="M{LEFT} {y:.1f}H{right}"/>'
         yield _text(LEFT - 6, y + 4, chart.told_y(value), "q e")
     for value in ticks(xs, by_factors=at_x.by_factors, doubles=chart.length):
         yield _text(at_x(value), HEIGHT - BOTTOM + 18, chart.told_x(value), "q m")
-    yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, _axis(chart), "q m")
+    yield _text((LEFT + right) / 2, HEIGHT - 6, _axis(chart), "q m")
     for place, curve in enumerate(chart.curves):
         yield from _curve(curve, place, at_x, at_y, chart)
-    for mark in chart.marks:
+    taken: list[tuple[float, float, float]] = []
+    for mark in sorted(chart.marks):
         x, y = at_x(mark.x), at_y(mark.y)
         yield f'<path class="x" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
-        before = x + LETTER * len(mark.label) + 12 > WIDTH
-        yield _text(x - 10 if before else x + 10, y - 9 if before else y + 18, mark.label, "e" if before else "")
-    yield from _labels(chart, at_y)
+        width = LETTER * len(mark.label)
+        before = x + width + 12 > WIDTH
+        left, line = (x - 10 - width, y - 9) if before else (x + 10, y + 18)
+        while any(left < end and begin < left + width and abs(other - line) < LINE for begin, end, other in taken):
+            line += -LINE if before else LINE  # of two crossings side by side, one is named above the other
+        taken.append((left, left + width, line))
+        yield _text(x - 10 if before else left, line, mark.label, "e h" if before else "h")
+    if _named_below(chart):
+        yield from _legend_of_curves([curve.label for curve in chart.curves])
+    else:
+        yield from _labels(chart, at_y)
+
+
+def _legend_of_curves(names: Sequence[str]) -> Iterator[str]:
+    for place, (line, x, name) in enumerate(_placed(names, LEFT, DASHED)):
+        y = HEIGHT + 16 + LINE * line
+        yield f'<path class="c" stroke="var(--s{place % COLORS})"{_dashed(place)} d="M{x:.1f} {y - 4}h{DASHED}"/>'
+        yield _text(x + DASHED + 5, y, name)
+
+
+def _dashed(place: int) -> str:
+    dashes = DASHES[place % len(DASHES)]
+    return f' stroke-dasharray="{dashes}"' * bool(dashes)
 
 
 def _curve(curve: Curve, place: int, at_x: _Scale, at_y: _Scale, chart: Chart) -> Iterator[str]:
-    color, dashes = f"var(--s{place % COLORS})", DASHES[place % len(DASHES)]
+    color = f"var(--s{place % COLORS})"
     if curve.band:
         there = [(x, high) for (x, _), (_, high) in zip(curve.points, curve.band, strict=True)]
         back = [(x, low) for (x, _), (low, _) in zip(curve.points, curve.band, strict=True)]
         yield f'<path class="b" fill="{color}" d="{_path((*there, *reversed(back)), at_x, at_y)}Z"/>'
-    dashed = f' stroke-dasharray="{dashes}"' * bool(dashes)
-    yield f'<path class="c" stroke="{color}"{dashed} d="{_path(curve.points, at_x, at_y)}"/>'
+    yield f'<path class="c" stroke="{color}"{_dashed(place)} d="{_path(curve.points, at_x, at_y)}"/>'
     for index, (x, y) in enumerate(curve.points):
         told = f"{curve.label}: " * bool(curve.label) + f"{chart.told_y(y)} at {chart.told_x(x)}"
         if curve.band:
@@ -230,12 +274,18 @@ def _space(bars: Bars) -> float:
     return min(MOST_SPACE, max(SPACE, LETTER * longest + 18))
 
 
+def _bands(bars: Bars) -> Sequence[tuple[float, ...]]:
+    """The band of each bar; of numbers that are exact the number 0 alone, which no bar ends before."""
+    return bars.bands or [(0.0,)] * len(bars.rows)
+
+
 def _bars_height(bars: Bars) -> int:
-    return (len(bars.rows) * (ROW + 8)) + 30 + 18 * max((line for line, _, _ in _placed(bars.parts)), default=0)
+    return (len(bars.rows) * (ROW + 8)) + 30 + LINE * max((line for line, _, _ in _placed(bars.parts)), default=0)
 
 
 def _bars(bars: Bars) -> Iterator[str]:
-    longest = max((sum(sizes) for _, sizes in bars.rows), default=0) or 1
+    ends = [max(sum(sizes), *band) for (_, sizes), band in zip(bars.rows, _bands(bars), strict=True)]
+    longest = max(ends, default=0) or 1
     space = _space(bars)
     scale = (WIDTH - space - 90) / longest
     for row, (label, sizes) in enumerate(bars.rows):
@@ -252,34 +302,40 @@ def _bars(bars: Bars) -> Iterator[str]:
             if width > LETTER * (len(told) + 1):
                 yield _text(x + width / 2, y + 22, told, "m on")
             x += width
-        yield _text(x + 6, y + 22, bars.told(sum(sizes)))
+        if bars.bands:
+            low, high = (space + end * scale for end in bars.bands[row])
+            told = " to ".join(bars.told(end) for end in bars.bands[row])
+            whole = f"M{low:.1f} {y + ROW / 2}H{high:.1f}M{low:.1f} {y + 11}v12M{high:.1f} {y + 11}v12"
+            yield f'<path class="x" d="{whole}"><title>{escape(f"{label}: {told}")}</title></path>'
+        yield _text(space + ends[row] * scale + 6, y + 22, bars.told(sum(sizes)))
     yield from _legend(bars.parts, len(bars.rows) * (ROW + 8) + 18)
 
 
 def _legend(names: Sequence[str], y: float) -> Iterator[str]:
     for place, (line, x, name) in enumerate(_placed(names)):
-        top = y + 18 * line
+        top = y + LINE * line
         yield f'<rect x="{x:.1f}" y="{top - 10}" width="11" height="11" fill="var(--f{place % COLORS})"/>'
         yield _text(x + 16, top, name)
 
 
-def _placed(names: Sequence[str]) -> Iterator[tuple[int, float, str]]:
-    """The names of a legend, each with its line and where it begins."""
-    line, x = 0, float(SPACE)
+def _placed(names: Sequence[str], begin: int = SPACE, sample: int = 11) -> Iterator[tuple[int, float, str]]:
+    """The names of a legend, each behind a sample of its colour, with its line and where it begins."""
+    line, x = 0, float(begin)
     for name in names:
-        width = 16 + LETTER * len(name) + 18
-        if x + width > WIDTH and x > SPACE:
-            line, x = line + 1, float(SPACE)
+        width = sample + 5 + LETTER * len(name) + 18
+        if x + width > WIDTH and x > begin:
+            line, x = line + 1, float(begin)
         yield line, x, name
         x += width
 
 
 def _told_bars(bars: Bars) -> str:
-    return "; ".join(
-        f"{label} {bars.told(sum(sizes))}: "
-        + ", ".join(f"{part} {bars.told(size)}" for part, size in zip(bars.parts, sizes, strict=True) if size)
-        for label, sizes in bars.rows
-    )
+    told = []
+    for (label, sizes), band in zip(bars.rows, _bands(bars), strict=True):
+        span = f" ({' to '.join(bars.told(end) for end in band)})" if bars.bands else ""
+        parts = (f"{part} {bars.told(size)}" for part, size in zip(bars.parts, sizes, strict=True) if size)
+        told.append(f"{label} {bars.told(sum(sizes))}{span}: {', '.join(parts)}")
+    return "; ".join(told)
 
 
 def _levels(portion: Portion) -> int:

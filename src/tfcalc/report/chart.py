@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfcalc.units import short, short_bytes, short_seconds, short_tokens
@@ -68,13 +69,17 @@ class Chart(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A bar for each of the ``rows``, made of sizes of the ``parts``, which are named once for all bars."""
+    """A bar for each of the ``rows``, made of sizes of the ``parts``, which are named once for all bars.
+
+    Estimates have ``bands``: the lowest and the highest that each bar may be.
+    """
 
     title: str
     parts: tuple[str, ...]
     rows: tuple[tuple[str, tuple[float, ...]], ...]
     unit: str = "bytes"
     units: str = "iec"
+    bands: tuple[tuple[float, float], ...] = ()
 
     def told(self, value: float) -> str:
         """``16.1 GiB``."""
@@ -105,6 +110,34 @@ class Divided(NamedTuple):
 
 
 Picture = Chart | Bars | Divided
+
+
+def side_by_side(title: str, pictures: Mapping[str, Picture]) -> Picture | None:
+    """One picture of those of several models: each curve, mark and bar has its model's name before its own.
+
+    None where they have not the same axes, or where each is divided by itself.
+    """
+    each = list(pictures.items())
+    charts = [(name, picture) for name, picture in each if isinstance(picture, Chart)]
+    bars = [(name, picture) for name, picture in each if isinstance(picture, Bars)]
+    if len(charts) == len(each) and len({(one.x, one.y, one.unit, one.length) for _, one in charts}) == 1:
+        curves = (one._replace(label=_of(name, one.label)) for name, chart in charts for one in chart.curves)
+        marks = (one._replace(label=_of(name, one.label)) for name, chart in charts for one in chart.marks)
+        return charts[0][1]._replace(title=title, curves=tuple(curves), marks=tuple(marks))
+    if len(bars) == len(each) and len({one.unit for _, one in bars}) == 1:
+        parts = tuple(dict.fromkeys(part for _, one in bars for part in one.parts))
+        rows = tuple(
+            (_of(name, label), tuple(dict(zip(one.parts, sizes, strict=True)).get(part, 0) for part in parts))
+            for name, one in bars
+            for label, sizes in one.rows
+        )
+        bands = tuple(band for _, one in bars for band in one.bands)
+        return bars[0][1]._replace(title=title, parts=parts, rows=rows, bands=bands * (len(bands) == len(rows)))
+    return None
+
+
+def _of(name: str, label: str) -> str:
+    return f"{name}: {label}" if label else name
 
 
 def amount(value: float, unit: str, units: str = "iec") -> str:

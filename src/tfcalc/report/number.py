@@ -209,11 +209,13 @@ class Opened:
 
     def _model(self, steps: tuple[Step, ...]) -> object:
         """The model that the number is of: the nearest around it."""
-        for end in range(len(steps), -1, -1):
-            around = locate(self.said, tuple(map(str, steps[:end]))).value
+        around: Any = self.said
+        found: object = {}
+        for step in (*steps, None):
             if isinstance(around, Mapping) and isinstance(around.get("model"), Mapping):
-                return around["model"]
-        return {}
+                found = around["model"]
+            around = None if step is None else around[step]
+        return found
 
 
 def number(keys: Sequence[str], value: object) -> Number:

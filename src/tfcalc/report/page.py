@@ -1,4 +1,4 @@
-"""A page before it has a format: sections, each with an answer, its pictures, and where its numbers come from."""
+"""A page before it has a format: sections, each with its answers, their pictures, and where their numbers come from."""
 
 from __future__ import annotations
 
@@ -16,30 +16,39 @@ class OpenedNumber(NamedTuple):
     sheet: Sheet
 
 
-class PageSection(NamedTuple):
-    """A section of a page.
+class PageAnswer(NamedTuple):
+    """An answer in a section of a page: the ``command`` that gives it, of which ``sheet`` is the table.
 
-    ``name`` is the word by which a link finds it. The ``command`` gives the same answer, of which ``sheet`` is the
-    table. ``opened`` are the numbers whose origins the page tells. Of an answer that there is not, ``missing`` is the
-    reason.
+    Paths of its numbers begin with ``path``. ``opened`` are those whose origins the page tells. Of an answer that there
+    is not, ``missing`` is the reason. Where a section has several, ``called`` is the heading of each.
     """
 
-    name: str
-    title: str
-    about: str
     command: str
     sheet: Sheet | None = None
-    pictures: tuple[Picture, ...] = ()
+    path: str = ""
     opened: tuple[OpenedNumber, ...] = ()
     missing: str = ""
+    called: str = ""
 
     @property
     def links(self) -> dict[At, str]:
         """The cells of the table whose origins are told, by the paths of their numbers."""
         told = {one.path for one in self.opened}
-        command = self.opened[0].path.partition(".")[0] if self.opened else ""
-        paths = {at: ".".join((command, *keys)) for at, keys in (self.sheet.numbers() if self.sheet else {}).items()}
+        paths = {at: ".".join((self.path, *keys)) for at, keys in (self.sheet.numbers() if self.sheet else {}).items()}
         return {at: path for at, path in paths.items() if path in told}
+
+
+class PageSection(NamedTuple):
+    """A section of a page: ``answers`` of one model or of several, and pictures that show all of them.
+
+    ``name`` is the word by which a link finds it.
+    """
+
+    name: str
+    title: str
+    about: str
+    answers: tuple[PageAnswer, ...]
+    pictures: tuple[Picture, ...] = ()
 
 
 class WholePage(NamedTuple):

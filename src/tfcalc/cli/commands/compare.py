@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tfcalc.answers.compare import compare
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.options import SHOW, UNITS, Option
+from tfcalc.cli.output import is_page, show
 
 if TYPE_CHECKING:
     from tfcalc.answers.compare import Comparison
@@ -47,6 +49,14 @@ def answer(settings: Settings) -> Comparison:
     return found
 
 
+def write(found: Comparison, settings: Settings) -> None:
+    """Write a page, which has curves of all models, where the file's name asks for one; else as any other answer."""
+    if is_page(settings):
+        import_module("tfcalc.cli.commands.report").deliver_compared(found, settings)  # few ask for a page
+    else:
+        show(found, settings)
+
+
 COMMAND = Command(
     answer,
     (MODELS, *EACH, GPU, ONLY, *UNITS, *(option for option in SHOW if option.name != "formulas")),
@@ -56,5 +66,7 @@ COMMAND = Command(
         "tfcalc compare llama-3-8b 'llama-3-8b --kv-heads 32' --only-differences",
         "tfcalc compare gpt2 gpt2-medium gpt2-large --train --format markdown",
         "tfcalc compare llama-3-8b 'llama-3-8b --qlora' --train --seq 4k",
+        "tfcalc compare llama-3-8b qwen3-8b -o compared.html",
     ),
+    write=write,
 )
