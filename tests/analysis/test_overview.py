@@ -193,16 +193,15 @@ class Simulated:
 
     def __init__(self, need: int, reserved: int, least: int) -> None:
         self.need, self._reserved, self.least = need, reserved, least
+        self.simulations = 0
 
     def peak(self, _run: Workload, plan: Training, **_: object) -> int:
         more = {"9.0": LARGER, "7.5": self.need}
         return self.need + more.get(plan.capability, 0)
 
-    def reserved(self, *_: object) -> Reserved:
-        return Reserved(self._reserved, 0)
-
     def reserved_within(self, _run: Workload, _plan: Training, memory: int) -> Reserved | None:
-        return Reserved(self._reserved, 0) if memory >= self.least else None
+        self.simulations += 1
+        return Reserved(self._reserved, 0, memory < self._reserved) if memory >= self.least else None
 
 
 def training_fits_on(need: int, reserved: int = 0, least: int = 0, dtype: str = "bf16") -> list[str]:
@@ -219,6 +218,14 @@ def test_gpus_of_training_have_room_for_fragments_and_for_a_larger_workspace() -
     gives_back = usable + 2**30  # what it caches, where it has to
     assert card.name in training_fits_on(most, gives_back, least=usable)
     assert card.name not in training_fits_on(most, gives_back, least=usable + 1)
+
+
+def test_a_step_that_nothing_was_given_back_in_is_simulated_once_for_the_gpus_that_run_its_kernels() -> None:
+    most = int(next(gpu for gpu in common() if gpu.name == "RTX-4090").usable().bytes / 1.08) - LARGER
+    peaks: Any = Simulated(most, reserved=most, least=0)
+    found = [gpu.name for gpu in training_on(peaks, Workload(phase="train"), Training(), "bf16")]
+    assert {"RTX-3090", "RTX-4090", "RTX-5090"} < set(found)
+    assert peaks.simulations == 1
 
 
 def test_a_gpu_with_other_kernels_is_asked_for_what_they_take() -> None:

@@ -213,18 +213,24 @@ def serving_on(need: int, plan: Serving, dtype: str) -> Iterator[Accelerator]:
 def training_on(peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
     """The common GPUs that compute in ``dtype``, and on which a training step fits by the rule of verdicts.
 
-    What the step reserves without a limit is simulated once, for all GPUs that run the same kernels.
+    A step that the allocator of a smaller GPU gave all that it asked for, and that gave nothing back, reserves as much
+    on each larger GPU that runs the same kernels: it is not simulated again there.
     """
-    free = cache(lambda: peaks.reserved(run, plan))
+    without_end: list[tuple[int, Reserved]] = []  # the need and what was reserved, where nothing was given back
 
     def fits(gpu: Accelerator) -> bool:
         there = plan.replaced(capability=gpu.capability)
         need = peaks.peak(run, there, noting=True)
-        alike = abs(need - peaks.peak(run, plan, noting=True)) <= bytes_in(workspaces(LARGE_SINCE[0]))
 
         def simulated(within: int) -> Reserved | None:
-            roomy = alike and ROUNDED * free().reserved < within
-            return free() if roomy else peaks.reserved_within(run, there, within)
+            for of_other, found in without_end:
+                alike = abs(need - of_other) <= bytes_in(workspaces(LARGE_SINCE[0]))
+                if alike and ROUNDED * found.reserved < within:
+                    return found
+            found = peaks.reserved_within(run, there, within)
+            if found is not None and not found.given_back:
+                without_end.append((need, found))
+            return found
 
         return CardRule(of_accelerator(gpu)).fits(need, simulated)
 
