@@ -223,10 +223,10 @@ def training_on(peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iter
         need = peaks.peak(run, there, noting=True)
 
         def simulated(within: int) -> Reserved | None:
-            for of_other, found in without_end:
+            for of_other, known in without_end:
                 alike = abs(need - of_other) <= bytes_in(workspaces(LARGE_SINCE[0]))
-                if alike and ROUNDED * found.reserved < within:
-                    return found
+                if alike and ROUNDED * known.reserved < within:
+                    return known
             found = peaks.reserved_within(run, there, within)
             if found is not None and not found.given_back:
                 without_end.append((need, found))
