@@ -24,18 +24,19 @@ KINDS = {
 def test_arrays_are_single_answers(name: str) -> None:
     """200 points of each of five kinds of model, on 1 to 8 GPUs: the same floats, but for the order of sums."""
     draw, engine = np.random.default_rng(11), KINDS[name]
+    plan = Serving(kv="q8_0" if engine == "llama.cpp" else "fp8")
     loads = [
         (int(draw.integers(1, 9000)), int(draw.integers(1, 900)), 2 ** int(draw.integers(0, 4))) for _ in range(10)
     ]
     requests = [int(each) for each in 1 + draw.integers(0, 2000, 20)]
     points = [(*load, each) for load in loads for each in requests]
     prompt, answer, tp, concurrency = np.array(points).T
-    found = serve_points(name, "h100", prompt, answer, concurrency, tp=tp, engine=engine, plan=Serving(kv="fp8"))
+    found = serve_points(name, "h100", prompt, answer, concurrency, tp=tp, engine=engine, plan=plan)
     assert len(found.token) == 200
     of: Serve | None = None
     for place, (length, tokens, size, each) in enumerate(points):
         if of is None or place % len(requests) == 0:
-            of = serve(name, f"{size}xh100", length, tokens, tp=size, engine=engine, plan=Serving(kv="fp8"))
+            of = serve(name, f"{size}xh100", length, tokens, tp=size, engine=engine, plan=plan)
         at = of.point(each)
         single = [of.of.capacity, at.floor_of_token.seconds, at.floor_of_first.seconds]
         single += [at.token.value, at.first.value, at.rate.value] if of.by else [np.nan] * 3
