@@ -170,7 +170,7 @@ def asked() -> Iterator[tuple[str, dict[str, Any]]]:
     for words in dict.fromkeys(map(tuple, lines())):
         if words[0] in ELSEWHERE or not SENTENCES.isdisjoint(words):
             continue
-        line = re.sub(r" --format \w+", "", shlex.join(words))
+        line = re.sub(r" --format \w+| -o compared\.html", "", shlex.join(words))  # a file would get the JSON
         yield line, answer(shlex.split(line))
 
 
