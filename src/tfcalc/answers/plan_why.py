@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_keys import (
     BY_CLOSED_FORM,
+    COLUMNS,
     ESTIMATED,
     BandKeys,
     LayoutOfCase,
@@ -375,16 +376,7 @@ CHANGED_TO = {
     "cp": "--cp {}",
     "ep": "--ep {}",
 }
-CHANGED = (
-    Column("it fits with", numeric=False),
-    Column("layout", numeric=False),
-    Column("step s"),
-    Column("behind", spare=2),
-    Column("tok/s/GPU", spare=1),
-    Column("MFU", spare=3),
-    Column("GiB"),
-    Column("spare"),
-)
+CHANGED = (Column("it fits with", numeric=False), *COLUMNS)
 
 
 def why(question: PlanQuestion, first: WrittenLayout, second: WrittenLayout) -> LayoutsCompared:

@@ -221,7 +221,12 @@ class MatMul(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """Name and kind of an operation that gets a component of its own in the tree, though it has no weights."""
+    """Name and kind of an operation that gets a component of its own in the tree, though it has no weights.
+
+    Where queries meet keys and values it is of the kind ``attend``, which selective checkpointing runs again; products
+    of two other activations are ``mixing``, ``pool``, ``similarity``, one with a lone vector of weights is ``linear``.
+    Kinds that decide something are named in :mod:`tfcalc.core.recomputation`; any other word only names a row.
+    """
 
     name: str
     kind: str
