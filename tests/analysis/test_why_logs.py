@@ -244,6 +244,15 @@ def test_lines_of_public_threads_have_their_cause(tfcalc: Program) -> None:
     assert len({line.thread for line in LINES}) >= 18
 
 
+@pytest.mark.parametrize("said", ["--seq 3072", "--train --seq 3072", "--train"])
+def test_a_batch_that_nobody_says_is_found(tfcalc: Program, said: str) -> None:
+    """trl#3456 again: 4 x 3,072 tokens, of which a length alone, or nothing, is said."""
+    found = tfcalc("why", "Tried to allocate 6.96 GiB", "qwen3-0.6b", *said.split(), "--json")
+    first = json.loads(found.stdout)["reasons"][0]
+    assert (found.returncode, first["exact_value"]) == (0, 4 * 3072 * 151_936 * 4)
+    assert first["command"] == f"tfcalc memory qwen3-0.6b --train --seq {'3072 --batch 4' if '3072' in said else 12288}"
+
+
 def test_the_numbers_of_a_log_are_told_together(tfcalc: Program) -> None:
     """vllm#11251, a row of the oracle: 3.76 GiB, 3,852 blocks, 1.54 requests of 40,000 tokens, on 2 GPUs."""
     text = (

@@ -19,6 +19,7 @@ from tfcalc.training.allocator import DEFAULT, LARGE_SEGMENT, SMALL_SEGMENT
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.workload import Workload
 
 ODD, HARDLY = (1, 3, 5, 7, 9, 15), 256
 """Round numbers of tokens are one of these times a power of two; others are at least a multiple of this one."""
@@ -43,16 +44,17 @@ def every(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
 
 
 def _rows(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
-    """A row of some width for each token: those of the workload, or a number of tokens as round as may be."""
+    """A row of some width for each token: of the workload, of more sequences of its length, or as round as may be."""
     run, known = asked.workload, asked.facts
     for rare, (what, width) in enumerate((*logits(known), *in_layers(known))):
-        tokens = value_of(run.target.tokens) if run is not None else _most_round(number, width)
+        tokens = _most_round(number, width) if run is None else _of_sequences(number, width, run)
         if not tokens:
             continue
         size = tokens * width
         text = f"{tokens:,} x {width:,} bytes = {size:,}{_padded(size)}"
         seldom = 0 if MOST_TOKENS >= tokens >= HARDLY else len(ODD)
-        cost = rare if run is not None else rare + 10 * (_oddity(tokens) + seldom)
+        more = 0 if run is None else tokens // value_of(run.target.tokens)  # sequences that nobody said
+        cost = rare + 10 * (_oddity(tokens) + seldom if run is None else more.bit_length() - 1)
         command = f"tfcalc memory {asked.called} --train{_sizes(asked, tokens)}"
         yield LogCause(Fraction(reserved_for(size)), f"{what}, of {tokens:,} tokens", text, command, cost)
 
@@ -78,28 +80,38 @@ def _matrices(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause
 def _scores(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[LogCause]:
     """The scores of eager attention: of the workload, or of as few sequences of some usual length as may be."""
     heads, run, longest = asked.facts.heads or 0, asked.workload, value_of(asked.model.longest or 0)
-    runs = (
-        [(batch, length) for batch in BATCHES for length in LENGTHS if not longest or length <= longest]
-        if run is None
-        else [(value_of(run.batch_size), value_of(run.target.length))]
-    )
+    said_batch, own = (1, 0) if run is None else (value_of(run.batch_size), value_of(run.target.length))
+    lengths = [own] if own else [length for length in LENGTHS if not longest or length <= longest]
+    runs = [(batch, length) for batch in (BATCHES if said_batch == 1 else (said_batch,)) for length in lengths]
     for bytes_each, said in ((4, "fp32"), (2, "16 bits")):
         for batch, length in runs if heads else ():
             size = batch * heads * length**2 * bytes_each
-            if run is None and abs(reserved_for(size) - number.value) > number.rounded:
+            asked_for = own and batch == said_batch
+            if not asked_for and abs(reserved_for(size) - number.value) > number.rounded:
                 continue
             words = f"the scores of eager attention, {length:,} x {length:,} for each of {heads:,} heads, in {said}"
             text = f"{batch:,} x {heads:,} x {length:,}² x {bytes_each} = {size:,}{_padded(size)}"
             command = f"tfcalc memory {asked.called} --train --attention-kernel eager{_sizes(asked, length, batch)}"
-            rare = OF_SCORES + (10 * _oddity(batch) if run is None else 0)
+            unsaid = 0 if asked_for else _oddity(batch) if run is None else batch.bit_length() - 1
+            rare = OF_SCORES + 10 * unsaid
             yield LogCause(Fraction(reserved_for(size)), words, text, command, rare)
-            break
+            if not asked_for:
+                break
+
+
+def _of_sequences(number: log.LoggedNumber, width: int, run: Workload) -> int:
+    """Tokens of a workload, or of several of its sequences if that takes what was tried, and no batch is said."""
+    length, batch = value_of(run.target.length), value_of(run.batch_size)
+    larger = (length * each for each in BATCHES if batch == 1)
+    fits = (tokens for tokens in larger if abs(reserved_for(tokens * width) - number.value) <= number.rounded)
+    return next(fits, length * batch)
 
 
 def _sizes(asked: LogQuestion, length: int, batch: int = 1) -> str:
-    """The options of a workload: the one that is said, or else this."""
+    """The options of a workload of ``batch`` sequences: of so many tokens in all, if the length of one is said."""
     if asked.workload is not None:
-        length, batch = value_of(asked.workload.target.length), value_of(asked.workload.batch_size)
+        tokens, length = length * batch, value_of(asked.workload.target.length)
+        batch = tokens // length
     return f" --seq {length}" + (f" --batch {batch}" if batch > 1 else "")
 
 

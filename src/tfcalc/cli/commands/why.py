@@ -157,7 +157,7 @@ def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
     idle = [name for name, keys in BEARS_ON.items() if not any(one.key in keys for one in lines)]
     settings.refuse(idle, f"on what {lines[0].program} logs here", {})
     model, gpu = settings.model(), settings.get("gpu")
-    typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
+    typed = [name for name in ("batch_size", "seq_len", "source_len") if name in settings.given]
     return of_log(
         LogQuestion(
             lines,
