@@ -66,7 +66,7 @@ def sharded(case: Case) -> Counter[tuple[str, int, int]]:
 def replicated(case: Case) -> Counter[tuple[str, int, int]]:
     """All gradients, in fp32."""
     run = Workload(phase="train", batch_size=1, seq_len=8)
-    answer = ranks(HFModel(case["config"]), Layout(dp=case["dp"], rows=1), run, Training(precision="fp32"))
+    answer = ranks(HFModel(case["config"]), Layout(dp=case["dp"], rows=1), run, Training(precision="fp32", zero="0"))
     return Counter({(each.what, each.ranks, each.bytes): each.times for each in answer.messages})
 
 
