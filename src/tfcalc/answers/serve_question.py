@@ -76,6 +76,7 @@ class ServeQuestion(NamedTuple):
         rate: requests that come each second, in the place of the number of those that are at work.
         runs: runs of one's own, to which the engine's rates are fitted.
         guesser: the model that guesses tokens; without one that takes no time.
+        utilization: the part of a GPU's memory that the engine takes, where it is not its own.
     """
 
     model: Model
@@ -94,6 +95,7 @@ class ServeQuestion(NamedTuple):
     rate: float = 0.0
     runs: ServedRuns | None = None
     guesser: Model | None = None
+    utilization: float | None = None
 
     @property
     def replicas(self) -> int:

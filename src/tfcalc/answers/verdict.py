@@ -566,8 +566,7 @@ def memory_within(
             rules.check_cache(serving.kv)
         if rules is not None and rules.cache != PAGED:
             if utilization is not None or profile is not None:
-                fact = f"{rules.name} takes what it needs of a card, and profiles nothing"
-                raise UsageError(fact, "leave the share and the profile out")
+                rules.check_profiles()
             serving = _by_cache(serving, rules, budget)
     by, run = conventions or Conventions(), own_run(model, workload)
     room = plan = None

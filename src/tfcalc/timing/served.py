@@ -209,6 +209,7 @@ class ServedModel:
     """A model on GPUs of one kind that share it in one way.
 
     Where tokens are guessed, ``guesser`` is the model that does so, on the same GPUs; without one that takes no time.
+    ``utilization`` is the part of a GPU's memory that the engine takes, in the place of its own.
     """
 
     def __init__(
@@ -220,9 +221,10 @@ class ServedModel:
         load: Load,
         engine: str = AS_OTHERS,
         guesser: ServedModel | None = None,
+        utilization: float | None = None,
     ) -> None:
         self.model, self.sharing, self.card, self.guesser = model, sharing, card, guesser
-        self.rules = rules_of(engine)
+        self.rules = rules_of(engine).taking(utilization)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
         context = max(greatest(load.longest), 2)
@@ -311,14 +313,15 @@ class ServedModel:
     @property
     def left(self) -> int:
         """Bytes of a GPU's memory that the engine leaves to weights and cache; below 0 where it takes more."""
-        return self.weights + self._available(self.weights)
+        return self.weights + self.left_beside(self.weights)
 
-    def _available(self, weights: int) -> int:
+    def left_beside(self, weights: int) -> int:
+        """Return the bytes of a GPU's memory that are left to a cache beside such weights; below 0 where none are."""
         share = self.rules.share(self.memory, self.sharing.tp, self.sharing.pp)
         return self.rules.room(self.model, weights, self.rules.profile, self.memory, share)
 
     def _room_beside(self, weights: int) -> int:
-        return max(0, self._available(weights))
+        return max(0, self.left_beside(weights))
 
     @cached_property
     def windows(self) -> FullWindows | None:
