@@ -341,6 +341,29 @@ def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
     assert found["capacity_requests"] == found["cache_room_bytes"] // cache
 
 
+def test_memory_says_where_the_rules_of_vllm_leave_another_room(quick: Quick) -> None:
+    """Without an engine 90 % of the card is counted, and what is live in a step: by hand, vLLM's rules beside it."""
+
+    def told(name: str, gpu: str, *more: str) -> str:
+        return " ".join(quick("memory", name, "--serve", "--gpu", gpu, *more).stdout.split())
+
+    said = re.compile(r"92 % of the card, 2.50 GiB of it beside weights: (\S+) GiB for the cache; .*? it is (\S+) GiB")
+    weights = 2 * 8_030_261_248
+    found = said.search(told("llama-3-8b", "l4"))
+    assert found
+    room = 0.92 * of_card("l4").memory - weights - 2.5 * 2**30
+    assert float(found[1]) == pytest.approx(room / 2**30, rel=5e-3)
+    assert float(found[2]) < (0.9 * of_card("l4").memory - weights) / 2**30  # less what is live in a step
+    large = said.search(told("deepseek-v3", "8xh200", "--context", "8192"))
+    assert large
+    served = answer(quick, "serve", "deepseek-v3", "--gpu", "8xh200", "--context", "8192")["exact"]
+    assert float(large[1]) == pytest.approx(served["cache_room_bytes"] / 2**30, rel=5e-3)
+    assert not said.search(told("llama-3-8b", "l4", "--engine", "vllm"))
+    assert not said.search(told("llama-3-8b", "l4", "--gpu-memory-utilization", "0.8"))
+    assert not said.search(told("llama-3-8b", "h100"))  # within 5 %
+    assert not said.search(told("bge-m3", "l4"))  # caches nothing
+
+
 @pytest.mark.parametrize(
     ("name", "gpu", "engine", "context"),
     [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.traced import value_of
 from tfcalc.serving.caches import PAGED
+from tfcalc.serving.engine_rules import AS_OTHERS, engine
 from tfcalc.serving.memory import Served, served
 from tfcalc.serving.ranks import ServingRanks, layout_of, replicated
 from tfcalc.units import short_bytes
@@ -48,6 +49,11 @@ class ServingRoom:
     def counts_graphs(self) -> bool:
         """Return whether CUDA graphs are in what the engine takes: its log tells of them, or published ones do."""
         return bool(self.rules and self.rules.graphs_first and self.profile and self.profile.graphs)
+
+    @property
+    def by_default(self) -> bool:
+        """Return whether neither an engine is asked for nor a share of the card."""
+        return self.rules is None and self._utilization is None
 
     @property
     def outside(self) -> int:
@@ -112,3 +118,15 @@ class ServingRoom:
         if self.profile is not None and self.given is None:
             taken = short_bytes(sum(self.profile))
             yield f"{taken} for its profile run and outside of it, the middle of published logs (--profiled)"
+
+
+def own_room(model: Model, card: Capacity, plan: Serving, found: Served) -> tuple[str, int]:
+    """Return what an engine that nobody asked for takes of a card, and what it leaves to the cache of a plan.
+
+    Below 0 where it leaves none.
+    """
+    room = ServingRoom(model, card, engine(AS_OTHERS))
+    assert room.rules is not None and room.profile is not None
+    beside, share = found.beside_cache, room.share(plan) or 1
+    takes = f"{room.rules.called} takes {100 * share:g} % of the card, {short_bytes(sum(room.profile))} of it beside weights"
+    return takes, room.left(plan, beside) - beside - room.profile.profiled

@@ -369,6 +369,7 @@ class Fit(WithSheet):
     def _notes(self) -> Iterator[str]:
         yield from self._on_card()
         yield from self.case.of_version()
+        yield from self.case.by_own_rules()
         if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
             wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
             yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
@@ -732,6 +733,10 @@ class Case(Generic[P]):
         """Yield whose rules are taken for an engine's version that has none of its own."""
         yield from ()
 
+    def by_own_rules(self) -> Iterator[str]:
+        """Yield what an engine leaves to its cache by its own rules, where that is another amount."""
+        yield from ()
+
     @property
     def counts_graphs(self) -> bool:
         """Return whether CUDA graphs are counted."""
@@ -1028,6 +1033,23 @@ class _Serving(Case["Serving"]):
     def of_version(self) -> Iterator[str]:
         if self.there.rules is not None and self.there.rules.instead:
             yield self.there.rules.instead
+
+    def by_own_rules(self) -> Iterator[str]:
+        found = self.served(self.run, self.plan)
+        if not (self.budget.card and self.budget.of_gpu and found.caches and self.plan.cache == PAGED):
+            return
+        if not self.there.by_default:
+            return
+        from tfcalc.answers.serving_room import AS_OTHERS, own_room  # its rules are read where no engine is asked for
+
+        here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
+        by, there = own_room(self.model, self.there.card, self.there.laid_out(self.run, self.plan), found)
+        if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
+            rooms = f"{self._amount(there)} for the cache; as a step is counted here it is {self._amount(here)}"
+            yield f"{by}: {rooms} (tfcalc serve and --engine {AS_OTHERS} have its rules)"
+
+    def _amount(self, size: int) -> str:
+        return short_bytes(max(0, size), str(self.memory.definitions["units"]))
 
     def of_engine(self) -> Iterator[str]:
         rules = self.there.rules

@@ -197,6 +197,8 @@ class EngineRules(NamedTuple):
         return found.slots(blocks) if self.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
 
 
+AS_OTHERS = "vllm"
+"""Engine whose rules hold for one that has none, and where none is named."""
 MOST_REQUESTS = 2048
 """Requests that an engine runs at once on a GPU, where its file names no number."""
 GRAPHS_FROM = 4

@@ -15,7 +15,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
 from tfcalc.serving.caches import FullWindows, cache, full_windows, mixers
-from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
+from tfcalc.serving.engine_rules import AS_OTHERS, EngineRules, engines, name_of, version_of
 from tfcalc.serving.engine_rules import engine as engine_rules
 from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving
 
-AS_OTHERS = "vllm"
-"""Engine whose rules hold for one that has none."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
 OWN, WIDENED = "own runs", "widened"
