@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 MILLI, MILLION = 1000, 10**6
 MOST_GPUS = 128
 """Most GPUs that are tried to share a model."""
+DOES_NOT_FIT = "it does not fit"
 MOST_STAGES = MOST_GPUS // NODE
 """Most stages that are tried: as many as these GPUs have servers. Each takes time to count, and a message."""
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
@@ -684,7 +685,7 @@ class Serve(ServedAnswer):
         """Say why nothing is estimated; nothing where it is."""
         card = self.question.card
         if not self.holds:
-            return "it does not fit"
+            return DOES_NOT_FIT
         if self.question.floor:
             return "--floor asks for the floor alone"
         if self._published is None:
@@ -927,6 +928,29 @@ class Serve(ServedAnswer):
         q = self.question
         return f"{q.model.summary} on {self.where}, {self.formats}, {requests_in_words(q.load)}"
 
+    @property
+    def subject(self) -> str:
+        """The heading, of a number that is opened alone: it says where the model does not fit."""
+        return self.heading if self.holds else f"{self.heading}; {self._would_hold}"
+
+    @property
+    def _would_hold(self) -> str:
+        """Say that it does not fit, and what would hold it."""
+        if self.holding is None:
+            return f"{DOES_NOT_FIT}, nor on up to {MOST_GPUS} GPUs"
+        return f"{DOES_NOT_FIT}: {self._holding_in_words(self.holding)}"
+
+    def _holding_in_words(self, sharing: Sharing) -> str:
+        held = options_of(self.question.card, sharing.gpus * self.question.load.groups, sharing)
+        finds = " (--for gpus finds the fewest)" if sharing.gpus > self.question.sharing.gpus + 1 else ""
+        return f"{held} would hold it{finds}"
+
+    def why_null(self, keys: Sequence[str]) -> str:
+        """Say why there is no number at these keys; empty where nothing is known of it."""
+        if keys[0] != Serve.estimate.name:
+            return ""
+        return self._would_hold if self.unknown == DOES_NOT_FIT else self.unknown
+
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
         yield "floor: bytes over the bandwidth, FLOPs over the dense peak, overlapped; activations are not counted"
@@ -1061,8 +1085,7 @@ class Serve(ServedAnswer):
             has = f"{of.rules.called} leaves {left} of {short_bytes(of.memory)} to them (assumed)"
         if self.holding is None:
             return f"{verdict.upper()}: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
-        held = options_of(self.question.card, self.holding.gpus * self.question.load.groups, self.holding)
-        return f"{verdict.upper()}: {each}, {has}; {held} would hold it"
+        return f"{verdict.upper()}: {each}, {has}; {self._holding_in_words(self.holding)}"
 
     def sheet(self) -> Sheet:
         """The bytes and FLOPs of a step, or a line for each number of requests."""
