@@ -324,6 +324,12 @@ def test_the_share_that_an_engine_takes(quick: Quick) -> None:
     for many, fits in ((most, 0), (most + 1, 1)):
         asked = ("--serve", "--engine", "vllm", "--context", "8192", "--concurrency", str(many))
         assert quick("memory", *share, *asked).returncode == fits
+    for engine in ((), ("--engine", "vllm")):
+        asked = ("memory", *share[:4], "0.4", "--serve", "--context", "8192", *engine)
+        least = re.search(r"It fits from --gpu-memory-utilization (\S+) on", quick(*asked).stdout)
+        assert least
+        for part, fits in ((float(least[1]), 0), (float(least[1]) - 0.01, 1)):
+            assert quick(*asked, "--gpu-memory-utilization", f"{part:.2f}").returncode == fits
     wrong = quick("serve", *share[:3], "--gpu-memory-utilization", "1.4")
     assert wrong.returncode == 2
     assert "--gpu-memory-utilization 1.4 is not from 0 to 1" in wrong.stderr

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tfcalc.core.traced import value_of
 from tfcalc.serving.caches import PAGED
-from tfcalc.serving.engine_rules import AS_OTHERS, engine
+from tfcalc.serving.engine_rules import AS_OTHERS, OF_CARD, engine
 from tfcalc.serving.memory import Served, served
 from tfcalc.serving.ranks import ServingRanks, layout_of, replicated
 from tfcalc.units import short_bytes
@@ -54,6 +55,17 @@ class ServingRoom:
     def by_default(self) -> bool:
         """Return whether neither an engine is asked for nor a share of the card."""
         return self.rules is None and self._utilization is None
+
+    def least_share(self, total: int, left: int) -> float | None:
+        """Return the least share of a card, in hundredths, that ``total`` bytes fit in, of which some are ``left`` now.
+
+        None where no share was asked for, none is enough, or the share is not of the whole card.
+        """
+        share, memory = self._utilization, self.card.memory
+        if share is None or (self.rules is not None and self.rules.budget != OF_CARD):
+            return None
+        least = total / memory if self.profile is None else share - (left - total) / memory
+        return found if (found := ceil(100 * least) / 100) <= 1 else None
 
     @property
     def outside(self) -> int:

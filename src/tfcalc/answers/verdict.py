@@ -734,7 +734,7 @@ class Case(Generic[P]):
         yield from ()
 
     def by_own_rules(self) -> Iterator[str]:
-        """Yield what an engine leaves to its cache by its own rules, where that is another amount."""
+        """Yield what an engine leaves to its cache by its own rules, where that is another amount; or enough of a share."""
         yield from ()
 
     @property
@@ -1039,6 +1039,9 @@ class _Serving(Case["Serving"]):
         if not (self.budget.card and self.budget.of_gpu and found.caches and self.plan.cache == PAGED):
             return
         if not self.there.by_default:
+            least = self.there.least_share(self.memory.total_bytes, self.budget.bytes)
+            if least is not None:
+                yield f"It fits from --gpu-memory-utilization {least:.2f} on"
             return
         from tfcalc.answers.serving_room import AS_OTHERS, own_room  # its rules are read where no engine is asked for
 
