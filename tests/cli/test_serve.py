@@ -308,7 +308,8 @@ def test_stages_may_take_fewer_gpus(quick: Quick, words: tuple[str, ...], gpus: 
         assert not at["fits"] or at["exact"]["capacity_requests"] < many
     told = quick("serve", *words, "--gpu", "h100", "--for", "gpus").stdout
     quicker = re.search(r"With fewer stages: --gpu (\d+)xh100-sxm ([^,]+), ([\d.]+) ms a token", " ".join(told.split()))
-    assert quicker and int(quicker[1]) > gpus
+    assert quicker
+    assert int(quicker[1]) > gpus
     other = answer(quick, "serve", *words, "--gpu", f"{quicker[1]}xh100", *quicker[2].split())
     assert other["estimate"]["tpot_ms"]["value"] == pytest.approx(float(quicker[3]), rel=0.06)
 

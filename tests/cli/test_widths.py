@@ -122,4 +122,5 @@ def test_sizes_of_nested_configs_have_letters(tfcalc: Program) -> None:
     """Rates of compression are ``m_c`` and ``m_h``, not the paths of their fields: formulas fit in a terminal."""
     shown = tfcalc("explain", "KV cache", "deepseek-v4-flash", env={"COLUMNS": "80"}).stdout
     assert max(map(len, shown.splitlines())) <= 80
-    assert "m_c tokens of a" in " ".join(shown.split()) and "(compress_rates.compressed_sparse_attention)" in shown
+    assert "m_c tokens of a" in " ".join(shown.split())
+    assert "(compress_rates.compressed_sparse_attention)" in shown

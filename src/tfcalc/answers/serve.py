@@ -47,13 +47,12 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.serving.engine_rules import AS_OTHERS, version_of
 from tfcalc.serving.engine_rules import engine as engine_named
-from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import HOURS_OF_A_MONTH, SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
     ALL_SEEN,
-    AS_OTHERS,
     NO_DRAFT,
     OWN,
     WIDENED,
@@ -810,7 +809,7 @@ class Serve(ServedAnswer):
 
     @cached_property
     def holding_all(self) -> ServeQuestion | None:
-        """GPUs that run all requests at once, with no more stages than it takes; None where these do, or none were found."""
+        """GPUs that run all requests at once, in few stages; None where these do, or none were found."""
         load = self.question.load
         if self.at.running >= self.at.concurrency or load.apart is not None:
             return None
@@ -1028,7 +1027,8 @@ class Serve(ServedAnswer):
         verdict = CANNOT if self.full.floor_rate < q.rate * q.load.answer else SHOULD_NOT
         more = options_of(q.card, ceil(q.rate / ended * q.replicas) * q.gpus_of_replica, q.sharing)
         return (
-            f"{verdict.upper()}: {q.rate:g} requests/s come, and {self.gpus} serve {ended:.3g}; {more} would serve them"
+            f"{verdict.upper()}: {q.rate:g} requests/s come, and {self.gpus} serve{'s' * (q.gpus == 1)} {ended:.3g}; "
+            f"{more} would serve them"
         )
 
     @property
@@ -1591,7 +1591,7 @@ def serve(
         curve: further numbers of requests.
         runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
         link: bytes per second that a GPU sends to the others, as measured; by default the datasheet's.
-        utilization: the part of a GPU's memory that the engine takes, as ``--gpu-memory-utilization``; by default its own.
+        utilization: the part of a GPU's memory that the engine takes, by default its own.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),

@@ -132,13 +132,15 @@ class ServingRoom:
             yield f"{taken} for its profile run and outside of it, the middle of published logs (--profiled)"
 
 
-def own_room(model: Model, card: Capacity, plan: Serving, found: Served) -> tuple[str, int]:
-    """Return what an engine that nobody asked for takes of a card, and what it leaves to the cache of a plan.
+def own_room(model: Model, card: Capacity, plan: Serving, found: Served) -> tuple[EngineRules, str, int]:
+    """Return the rules of an engine that nobody asked for, what it takes of a card, and its cache's room beside a plan.
 
     Below 0 where it leaves none.
     """
     room = ServingRoom(model, card, engine(AS_OTHERS))
-    assert room.rules is not None and room.profile is not None
+    assert room.rules is not None
+    assert room.profile is not None
     beside, share = found.beside_cache, room.share(plan) or 1
-    takes = f"{room.rules.called} takes {100 * share:g} % of the card, {short_bytes(sum(room.profile))} of it beside weights"
-    return takes, room.left(plan, beside) - beside - room.profile.profiled
+    takes = f"{room.rules.called} takes {100 * share:g} % of the card"
+    takes += f", {short_bytes(sum(room.profile))} of it beside weights"
+    return room.rules, takes, room.left(plan, beside) - beside - room.profile.profiled

@@ -734,7 +734,7 @@ class Case(Generic[P]):
         yield from ()
 
     def by_own_rules(self) -> Iterator[str]:
-        """Yield what an engine leaves to its cache by its own rules, where that is another amount; or enough of a share."""
+        """Yield what an engine leaves to its cache by its own rules, where that differs; or the least share."""
         yield from ()
 
     @property
@@ -1043,13 +1043,13 @@ class _Serving(Case["Serving"]):
             if least is not None:
                 yield f"It fits from --gpu-memory-utilization {least:.2f} on"
             return
-        from tfcalc.answers.serving_room import AS_OTHERS, own_room  # its rules are read where no engine is asked for
+        from tfcalc.answers.serving_room import own_room  # its rules are read where no engine is asked for
 
         here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
-        by, there = own_room(self.model, self.there.card, self.there.laid_out(self.run, self.plan), found)
+        rules, by, there = own_room(self.model, self.there.card, self.there.laid_out(self.run, self.plan), found)
         if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
             rooms = f"{self._amount(there)} for the cache; as a step is counted here it is {self._amount(here)}"
-            yield f"{by}: {rooms} (tfcalc serve and --engine {AS_OTHERS} have its rules)"
+            yield f"{by}: {rooms} (tfcalc serve and --engine {rules.name} have its rules)"
 
     def _amount(self, size: int) -> str:
         return short_bytes(max(0, size), str(self.memory.definitions["units"]))

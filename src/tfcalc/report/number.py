@@ -220,13 +220,11 @@ class Opened:
 
 
 def number(keys: Sequence[str], value: object, why: str = "") -> Number:
-    """The number that these keys lead to. Raises UsageError where it is none, and ``why`` it is null if that is known."""
+    """The number that these keys lead to. Raises UsageError where it is none; ``why`` it is null is known of some."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, Mapping | list | tuple):
             raise UsageError(f"{'.'.join(keys)} is no number but has parts", nearest_key(value))
         if value is None:
-            raise UsageError(
-                f"{'.'.join(keys)} is null: {why or 'nothing is known of it'}", "name a key with a number"
-            )
+            raise UsageError(f"{'.'.join(keys)} is null: {why or 'nothing is known of it'}", "name a key with a number")
         raise UsageError(f"{'.'.join(keys)} is no number but {quoted(value)}", "name a key with a number")
     return value

@@ -295,7 +295,9 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         )
         if each := _of_windows(asked, asked.length):
             at_once = float(room.value / each)
-            told += f"; {asked.windows:,} store a window alone: {at_once:.2f} requests of {asked.length:,} tokens at once"
+            told += (
+                f"; {asked.windows:,} store a window alone: {at_once:.2f} requests of {asked.length:,} tokens at once"
+            )
         yield LogRemark(room.text, told)
     elif tokens is not None and room is None:
         held = int(tokens.value) * size / GIB
@@ -307,18 +309,20 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         told = f"{held:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all"
         if each := _of_windows(asked, asked.length):
             in_all = float(tokens.value / asked.length * each / GIB)
-            told = f"{in_all:.2f} GiB{_split(tp)} for requests of {asked.length:,} tokens; of those within a window {told}"
+            told = (
+                f"{in_all:.2f} GiB{_split(tp)} for requests of {asked.length:,} tokens; of those within a window {told}"
+            )
         yield LogRemark(tokens.text, told)
     if blocks is not None and room is None:
         slots = int(blocks.value) * Engine().block
         held = slots * size / GIB
         yield LogRemark(blocks.text, f"{slots:,} tokens in blocks of {Engine().block}, {held:.2f} GiB{_split(tp)}")
     if most is not None and room is None and tokens is None and blocks is None:
-        each = most.length * size / GIB
+        whole = most.length * size / GIB
         yield LogRemark(
             most.text,
             f"requests that the cache holds at once, were each {most.length:,} tokens long: "
-            f"{each:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * each:.2f} in all; "
+            f"{whole:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * whole:.2f} in all; "
             f"{_with_windows(most, asked)}shorter ones take less, so that more run",
         )
     if capped is not None:
@@ -349,7 +353,7 @@ def _with_windows(most: log.LoggedNumber, asked: LogQuestion) -> str:
 
 
 def _of_windows(asked: LogQuestion, length: int) -> int:
-    """Bytes of a request of this length where some layers store windows alone; 0 where none does, or no rule pages it."""
+    """Bytes of a request of this length where layers store windows alone; 0 where none does, or no rule pages it."""
     known = next((one for one in _pools(asked) if one.words == ""), None)
     return 0 if known is None or not asked.windows else value_of(known.found.bytes(1, length))
 
