@@ -940,9 +940,7 @@ class Serve(ServedAnswer):
         return f"{DOES_NOT_FIT}: {self._holding_in_words(self.holding)}"
 
     def _holding_in_words(self, sharing: Sharing) -> str:
-        held = options_of(self.question.card, sharing.gpus * self.question.load.groups, sharing)
-        finds = " (--for gpus finds the fewest)" if sharing.gpus > self.question.sharing.gpus + 1 else ""
-        return f"{held} would hold it{finds}"
+        return f"{options_of(self.question.card, sharing.gpus * self.question.load.groups, sharing)} would hold it"
 
     def why_null(self, keys: Sequence[str]) -> str:
         """Say why there is no number at these keys; empty where nothing is known of it."""
@@ -1187,6 +1185,9 @@ class Serve(ServedAnswer):
     def _notes(self) -> Iterator[str]:
         if not self.holds:
             yield from self._told_of_length()
+            q = self.question
+            if not q.fewest and q.load.apart is None and self.holding and self.holding.gpus > q.sharing.gpus + 1:
+                yield f"--gpu {q.card.name.lower()} --for gpus finds the fewest GPUs that hold it"
             return
         at = self.at
         floor = at.floor_of_token
