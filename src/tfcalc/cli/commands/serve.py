@@ -363,7 +363,7 @@ COMMAND = Command(
         *LOAD[2:],
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
-        UTILIZATION._replace(help="fraction of a GPU's memory that the engine takes [default: its own]"),
+        UTILIZATION,
         RUNS,
         *ASKED,
         PRICE,
