@@ -131,16 +131,13 @@ class ServingRoom:
             taken = short_bytes(sum(self.profile))
             yield f"{taken} for its profile run and outside of it, the middle of published logs (--profiled)"
 
+    def by_own_rules(self, plan: Serving, found: Served) -> tuple[EngineRules, str, int]:
+        """Return the rules of an engine that nobody asked for, what it takes of a card, and the room of its cache.
 
-def own_room(model: Model, card: Capacity, plan: Serving, found: Served) -> tuple[EngineRules, str, int]:
-    """Return the rules of an engine that nobody asked for, what it takes of a card, and its cache's room beside a plan.
-
-    Below 0 where it leaves none.
-    """
-    room = ServingRoom(model, card, engine(AS_OTHERS))
-    assert room.rules is not None
-    assert room.profile is not None
-    beside, share = found.beside_cache, room.share(plan) or 1
-    takes = f"{room.rules.called} takes {100 * share:g} % of the card"
-    takes += f", {short_bytes(sum(room.profile))} of it beside weights"
-    return room.rules, takes, room.left(plan, beside) - beside - room.profile.profiled
+        Below 0 where it leaves none.
+        """
+        rules = engine(AS_OTHERS)
+        room = ServingRoom(self.model, self.card, rules, dtype=self._dtype)
+        beside, share, profile = found.beside_cache, room.share(plan) or 1, rules.profile
+        takes = f"{rules.called} takes {100 * share:g} % of the card, {short_bytes(sum(profile))} of it beside weights"
+        return rules, takes, room.left(plan, beside) - beside - profile.profiled

@@ -1043,10 +1043,10 @@ class _Serving(Case["Serving"]):
             if least is not None:
                 yield f"It fits from --gpu-memory-utilization {least:.2f} on"
             return
-        from tfcalc.answers.serving_room import own_room  # its rules are read where no engine is asked for
-
+        if self.memory.total_bytes > self.room:  # what would fit has the lines that there are
+            return
         here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
-        rules, by, there = own_room(self.model, self.there.card, self.there.laid_out(self.run, self.plan), found)
+        rules, by, there = self.there.by_own_rules(self.there.laid_out(self.run, self.plan), found)
         if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
             rooms = f"{self._amount(there)} for the cache; as a step is counted here it is {self._amount(here)}"
             yield f"{by}: {rooms} (tfcalc serve and --engine {rules.name} have its rules)"
