@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from itertools import pairwise
@@ -15,6 +16,7 @@ from tests.conftest import Quick
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.search.gpus import of_card
 
+ROOT = Path(__file__).parents[2]
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
 
 
@@ -312,6 +314,17 @@ def test_stages_may_take_fewer_gpus(quick: Quick, words: tuple[str, ...], gpus: 
     assert int(quicker[1]) > gpus
     other = answer(quick, "serve", *words, "--gpu", f"{quicker[1]}xh100", *quicker[2].split())
     assert other["estimate"]["tpot_ms"]["value"] == pytest.approx(float(quicker[3]), rel=0.06)
+
+
+def test_no_published_run_of_a_server_has_stages(quick: Quick) -> None:
+    """Each row with stages is of llama.cpp, one request at a time: an estimate of others says that it has none."""
+    with (ROOT / "tests/oracle/serving/runs.csv").open(encoding="utf-8") as file:
+        staged = {row["engine"] for row in csv.DictReader(file) if int(row["pp"]) > 1}
+    assert staged == {"llama.cpp"}
+    said = "In none of these runs did GPUs have stages"
+    assert said in quick("serve", "llama-3.1-405b", "--gpu", "16xh100").stdout
+    assert said not in quick("serve", "llama-3.1-70b", "--gpu", "8xh100").stdout
+    assert said not in quick("serve", "llama-3-8b", "--gpu", "4xa100-80", "--pp", "4", "--engine", "llama.cpp").stdout
 
 
 def test_the_share_that_an_engine_takes(quick: Quick) -> None:

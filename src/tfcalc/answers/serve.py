@@ -1228,6 +1228,9 @@ class Serve(ServedAnswer):
                 yield f"In none of them {self.engine} served a model that keeps states and has no experts: it may not"
             if self.of.exchange.over.expected:
                 yield "In few of these runs did tokens go to experts of other groups (DP with EP)"
+            if self.question.sharing.pp > 1 and not self.of.rules.by_layers:
+                one_by_one = "prompts that stages read at the same time are counted one after another"
+                yield f"In none of these runs did GPUs have stages (--pp): {one_by_one}, and it may be faster"
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
