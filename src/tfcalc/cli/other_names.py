@@ -256,6 +256,7 @@ INSTEAD = {
     "--enable-prefix-caching": "what requests share is --prefix N of serve; else each has a cache of its own",
     "--enforce-eager": "CUDA graphs are not counted, unless --graphs says how much they are: leave it out",
     "--use-peft": "type --lora 16",
+    "--no-kv-offload": "a cache in RAM takes kv_cache_bytes of memory --serve --engine llama.cpp --json off the card",
     "--cpu-offload-gb": "weights in the host's memory are not modelled for vLLM; --ngl is llama.cpp's",
 }
 """What to do where no option means the same."""
