@@ -13,8 +13,13 @@ import pytest
 
 import tfcalc
 from tests.conftest import Quick
+from tfcalc.answers.serve import Serve, fewest
+from tfcalc.answers.serve_question import Limits, ServeQuestion, card_of
 from tfcalc.answers.verdict import Fit, memory_within
+from tfcalc.plans import Serving
 from tfcalc.search.gpus import of_card
+from tfcalc.timing.served import Load
+from tfcalc.timing.serving import Sharing
 
 ROOT = Path(__file__).parents[2]
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
@@ -314,6 +319,38 @@ def test_stages_may_take_fewer_gpus(quick: Quick, words: tuple[str, ...], gpus: 
     assert int(quicker[1]) > gpus
     other = answer(quick, "serve", *words, "--gpu", f"{quicker[1]}xh100", *quicker[2].split())
     assert other["estimate"]["tpot_ms"]["value"] == pytest.approx(float(quicker[3]), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "engine", "load", "limits"),
+    [
+        ("phi-4", "rtx-4090", "trtllm", Load(8000, 256, 40), Limits(None, 0.03)),
+        ("qwen2.5-14b", "rtx-4090", "trtllm", Load(8000, 256, 40), Limits()),
+        ("llama-3.1-70b", "b200", "sglang", Load(8000, 256, 7), Limits(None, 0.03)),
+        ("mixtral-8x7b", "rtx-4090", "vllm", Load(1024, 256, 16), Limits(1.0, 0.05)),
+    ],
+)
+def test_no_way_to_share_it_has_fewer(name: str, gpu: str, engine: str, load: Load, limits: Limits) -> None:
+    """Bounds leave most ways out: of all up to 32 GPUs, each tried, none serves on fewer, or in fewer stages."""
+    asked = ServeQuestion(
+        tfcalc.load(name), Serving(), card_of(gpu), 1, Sharing(), load, engine=engine, limits=limits, fewest=True
+    )
+    ways = [
+        Sharing(tp, gpus // tp)
+        for gpus in range(1, 33)
+        for tp in (1, 2, 4, 5, 8)
+        if gpus % tp == 0 and gpus // tp <= 16 and asked.shares(tp)
+    ]
+    tried = []
+    for sharing in ways:
+        one = Serve(asked._replace(sharing=sharing, gpus=sharing.gpus))
+        most = min(one.of.capacity, one.of.most) if one.of.serves else 0
+        if most and one.promise is not None:
+            most = min(most, one.promise.largest)
+        if most:
+            tried.append((sharing.gpus * -(-load.concurrency // most), sharing.pp))
+    found = fewest(asked)
+    assert (found.gpus, found.sharing.pp) == min(tried)
 
 
 def test_no_published_run_of_a_server_has_stages(quick: Quick) -> None:
