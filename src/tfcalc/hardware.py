@@ -251,6 +251,13 @@ def _counted_otherwise(text: str) -> tuple[int, str]:
     return 1, text
 
 
+def check_share(share: float) -> float:
+    """Return the share of a GPU's memory that an engine takes, as it was asked for. Raises UsageError."""
+    if not 0 < share <= 1:
+        raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
+    return share
+
+
 def named(name: str, instead: str = "") -> list[Accelerator]:
     """Return the accelerators that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``TPU v5p``.
 

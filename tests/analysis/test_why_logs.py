@@ -385,6 +385,11 @@ def test_the_concurrency_of_windows_is_told_in_bytes(quick: Quick) -> None:
     windows = (-(-(127 + 8192) // 16) + 1) * 16
     each = 18 * (131_072 + windows) * 2 * 8 * 64 * 2 / GIB
     assert f"18 layers store a window alone, with which it is {each:.2f} GiB for each, {5.76 * each:.2f} in all" in told
+    size = " ".join(quick("why", "GPU KV cache size: 525,000 tokens", "gpt-oss-120b").stdout.split())
+    assert f"{525_000 / 131_072 * each:.2f} GiB for requests of 131,072 tokens; of those within a window" in size
+    assert f"{525_000 * 36 * 2 * 8 * 64 * 2 / GIB:.2f} GiB" in size
+    left = " ".join(quick("why", "Available KV cache memory: 9.5 GiB", "gpt-oss-120b").stdout.split())
+    assert f"18 store a window alone: {9.5 / each:.2f} requests of 131,072 tokens at once" in left
 
 
 @pytest.mark.parametrize(

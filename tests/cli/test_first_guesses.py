@@ -148,7 +148,6 @@ ANSWERED = {
     "flops gpt2 --train --packing": "every sequence is counted as full",
     "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
     "serve llama-3-8b -ngl 20": "tfcalc memory MODEL --serve --engine llama.cpp --ngl N",
-    "serve gpt2 --gpu_memory_utilization 0.8": "memory MODEL --serve --engine vllm",
     "serve gpt2 --dtype bfloat16": "did you mean --weights?",
     "train gpt2 --global-batch-size 32": "type --batch, the sequences of each GPU at once, and --grad-accum",
     "flops gpt2 --tflops 3": "type --peak",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from itertools import pairwise
@@ -12,9 +13,15 @@ import pytest
 
 import tfcalc
 from tests.conftest import Quick
+from tfcalc.answers.serve import Serve, fewest
+from tfcalc.answers.serve_question import Limits, ServeQuestion, card_of
 from tfcalc.answers.verdict import Fit, memory_within
+from tfcalc.plans import Serving
 from tfcalc.search.gpus import of_card
+from tfcalc.timing.served import Load
+from tfcalc.timing.serving import Sharing
 
+ROOT = Path(__file__).parents[2]
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
 
 
@@ -143,7 +150,7 @@ def test_remedies_have_the_price_of_the_list(quick: Quick) -> None:
 def test_no_number_of_gpus_keeps_the_limits(quick: Quick) -> None:
     told = quick("serve", "llama-3.1-8b", "--gpu", "h100", "--slo", "tpot=1ms", "--for", "gpus")
     assert told.returncode == 1
-    assert "None of 8 ways to share it keeps the limits, among up to 128 GPUs" in told.stdout
+    assert "No replicas of up to 128 GPUs by --tp, and by --pp up to 16, keep the limits" in told.stdout
 
 
 def test_models_that_keep_states_are_in_no_run(quick: Quick) -> None:
@@ -270,16 +277,115 @@ def test_the_fewest_gpus(quick: Quick) -> None:
         for tp in (1, 2, 4, 8):
             if fewer % tp == 0:
                 assert quick(*words, "--gpu", f"{fewer}xa100-80", "--tp", str(tp)).returncode == 1, (fewer, tp)
-    large = answer(quick, "serve", "deepseek-v3", "--gpu", "h100", "--for", "gpus")["deployment"]
-    assert (large["gpus"], large["tp"], large["pp"]) == (16, 8, 2)  # 671 GB in 8 bits are more than 8 of 80 GB hold
     many = answer(quick, "serve", "llama-3-8b", "--gpu", "h100", "--concurrency", "100000", "--for", "gpus")
     assert 1024 * many["deployment"]["replicas"] >= 100_000  # an engine runs no more at once (vLLM's max_num_seqs)
     told = quick("serve", "deepseek-v3", "--gpu", "h200", "--for", "gpus", "--concurrency", "64").stdout
-    assert told.startswith("8 x H200-SXM (tp 8) serve 64 requests at once; ")  # as its model card says: one server
-    assert "No fewer serve 64 at once: replicas of 1, 2, 4 ... 128 GPUs were tried, and no other numbers" in told
+    # 627 GiB of weights are five cards of 126 GiB, and 61 layers over five have 13 in one: 134 GiB
+    assert told.startswith("6 x H200-SXM (tp 2, pp 3) serve 64 requests at once; ")
+    assert "With fewer stages: --gpu 8xh200-sxm --tp 8, " in told  # as its model card says: one server
+    assert "No fewer serve 64 at once, in replicas of up to 128 GPUs by --tp, and by --pp up to 16" in told
+    assert "; --dp and --ep were not tried" in told
     late = quick("serve", "llama-3-8b", "--gpu", "h100", "--slo", "tpot=0.1ms", "--for", "gpus")
     assert late.returncode == 1
     assert "not one request is within the limits" in late.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"),
+    [
+        # 70.6G parameters and 5 caches of 40 GiB are 331 GiB; vLLM leaves 70.3 GiB of each card: more than four
+        (("llama-3.1-70b", "--concurrency", "5", "--context", "131072"), 5),
+        # 671G parameters in 8 bits are 8.9 such cards, and nine stages of 61 layers are not even
+        (("deepseek-v3",), 10),
+        # 756 GiB of bf16 are 10.75 cards, and 126 layers over 11 have 12 in some stage: 72 GiB
+        (("llama-3.1-405b",), 12),
+    ],
+)
+def test_stages_may_take_fewer_gpus(quick: Quick, words: tuple[str, ...], gpus: int) -> None:
+    """The fewest are no power of two; what is proposed serves, no fewer do by any layout, and quicker ones are told."""
+    found = answer(quick, "serve", *words, "--gpu", "h100", "--for", "gpus")["deployment"]
+    assert found["gpus"] == found["tp"] * found["pp"] == gpus
+    sizes = ("--tp", str(found["tp"]), "--pp", str(found["pp"]))
+    asked = answer(quick, "serve", *words, "--gpu", f"{gpus}xh100", *sizes)
+    many = int(words[words.index("--concurrency") + 1]) if "--concurrency" in words else 1
+    assert asked["exact"]["capacity_requests"] >= many
+    fewer = gpus - 1
+    for tp in (size for size in (1, 2, 4, 8) if fewer % size == 0):
+        at = answer(quick, "serve", *words, "--gpu", f"{fewer}xh100", "--tp", str(tp), "--pp", str(fewer // tp))
+        assert not at["fits"] or at["exact"]["capacity_requests"] < many
+    told = quick("serve", *words, "--gpu", "h100", "--for", "gpus").stdout
+    quicker = re.search(r"With fewer stages: --gpu (\d+)xh100-sxm ([^,]+), ([\d.]+) ms a token", " ".join(told.split()))
+    assert quicker
+    assert int(quicker[1]) > gpus
+    other = answer(quick, "serve", *words, "--gpu", f"{quicker[1]}xh100", *quicker[2].split())
+    assert other["estimate"]["tpot_ms"]["value"] == pytest.approx(float(quicker[3]), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "engine", "load", "limits"),
+    [
+        ("phi-4", "rtx-4090", "trtllm", Load(8000, 256, 40), Limits(None, 0.03)),
+        ("qwen2.5-14b", "rtx-4090", "trtllm", Load(8000, 256, 40), Limits()),
+        ("llama-3.1-70b", "b200", "sglang", Load(8000, 256, 7), Limits(None, 0.03)),
+        ("mixtral-8x7b", "rtx-4090", "vllm", Load(1024, 256, 16), Limits(1.0, 0.05)),
+    ],
+)
+def test_no_way_to_share_it_has_fewer(name: str, gpu: str, engine: str, load: Load, limits: Limits) -> None:
+    """Bounds leave most ways out: of all up to 32 GPUs, each tried, none serves on fewer, or in fewer stages."""
+    asked = ServeQuestion(
+        tfcalc.load(name), Serving(), card_of(gpu), 1, Sharing(), load, engine=engine, limits=limits, fewest=True
+    )
+    ways = [
+        Sharing(tp, gpus // tp)
+        for gpus in range(1, 33)
+        for tp in (1, 2, 4, 5, 8)
+        if gpus % tp == 0 and gpus // tp <= 16 and asked.shares(tp)
+    ]
+    tried = []
+    for sharing in ways:
+        one = Serve(asked._replace(sharing=sharing, gpus=sharing.gpus))
+        most = min(one.of.capacity, one.of.most) if one.of.serves else 0
+        if most and one.promise is not None:
+            most = min(most, one.promise.largest)
+        if most:
+            tried.append((sharing.gpus * -(-load.concurrency // most), sharing.pp))
+    found = fewest(asked)
+    assert (found.gpus, found.sharing.pp) == min(tried)
+
+
+def test_no_published_run_of_a_server_has_stages(quick: Quick) -> None:
+    """Each row with stages is of llama.cpp, one request at a time: an estimate of others says that it has none."""
+    with (ROOT / "tests/oracle/serving/runs.csv").open(encoding="utf-8") as file:
+        staged = {row["engine"] for row in csv.DictReader(file) if int(row["pp"]) > 1}
+    assert staged == {"llama.cpp"}
+    said = "In none of these runs did GPUs have stages"
+    assert said in quick("serve", "llama-3.1-405b", "--gpu", "16xh100").stdout
+    assert said not in quick("serve", "llama-3.1-70b", "--gpu", "8xh100").stdout
+    assert said not in quick("serve", "llama-3-8b", "--gpu", "4xa100-80", "--pp", "4", "--engine", "llama.cpp").stdout
+
+
+def test_the_share_that_an_engine_takes(quick: Quick) -> None:
+    """Of an H20 vLLM takes 0.4 by its option, less weights and 2.5 GiB, by hand; ``memory`` has room for the same."""
+    share = ("qwen2.5-7b", "--gpu", "h20", "--gpu-memory-utilization", "0.4")
+    found = answer(quick, "serve", *share, "--context", "8192")["exact"]
+    memory = of_card("h20").memory
+    beside = 2 * 7_615_616_512 + 131_072 * 128 * 2  # weights, and the table of angles
+    assert found["cache_room_bytes"] == pytest.approx(0.4 * memory - beside - 2.5 * 2**30, rel=1e-8)
+    most = found["capacity_requests"]
+    for many, fits in ((most, 0), (most + 1, 1)):
+        asked = ("--serve", "--engine", "vllm", "--context", "8192", "--concurrency", str(many))
+        assert quick("memory", *share, *asked).returncode == fits
+    for engine in ((), ("--engine", "vllm")):
+        asked = ("memory", *share[:4], "0.4", "--serve", "--context", "8192", *engine)
+        least = re.search(r"It fits from --gpu-memory-utilization (\S+) on", quick(*asked).stdout)
+        assert least
+        for part, fits in ((float(least[1]), 0), (float(least[1]) - 0.01, 1)):
+            assert quick(*asked, "--gpu-memory-utilization", f"{part:.2f}").returncode == fits
+    wrong = quick("serve", *share[:3], "--gpu-memory-utilization", "1.4")
+    assert wrong.returncode == 2
+    assert "--gpu-memory-utilization 1.4 is not from 0 to 1" in wrong.stderr
+    assert "takes what it needs" in quick("serve", *share, "--engine", "llama.cpp").stderr
+    assert quick("serve", "qwen2.5-7b", "--floor", *share[3:]).returncode == 2
 
 
 def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
@@ -290,6 +396,29 @@ def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
     assert found["cache_bytes_per_request"] == cache
     assert found["cache_room_bytes"] == pytest.approx(room, rel=1e-3)
     assert found["capacity_requests"] == found["cache_room_bytes"] // cache
+
+
+def test_memory_says_where_the_rules_of_vllm_leave_another_room(quick: Quick) -> None:
+    """Without an engine 90 % of the card is counted, and what is live in a step: by hand, vLLM's rules beside it."""
+
+    def told(name: str, gpu: str, *more: str) -> str:
+        return " ".join(quick("memory", name, "--serve", "--gpu", gpu, *more).stdout.split())
+
+    said = re.compile(r"92 % of the card, 2.50 GiB of it beside weights: (\S+) GiB for the cache; .*? it is (\S+) GiB")
+    weights = 2 * 8_030_261_248
+    found = said.search(told("llama-3-8b", "l4"))
+    assert found
+    room = 0.92 * of_card("l4").memory - weights - 2.5 * 2**30
+    assert float(found[1]) == pytest.approx(room / 2**30, rel=5e-3)
+    assert float(found[2]) < (0.9 * of_card("l4").memory - weights) / 2**30  # less what is live in a step
+    large = said.search(told("deepseek-v3", "8xh200", "--context", "8192"))
+    assert large
+    served = answer(quick, "serve", "deepseek-v3", "--gpu", "8xh200", "--context", "8192")["exact"]
+    assert float(large[1]) == pytest.approx(served["cache_room_bytes"] / 2**30, rel=5e-3)
+    assert not said.search(told("llama-3-8b", "l4", "--engine", "vllm"))
+    assert not said.search(told("llama-3-8b", "l4", "--gpu-memory-utilization", "0.8"))
+    assert not said.search(told("llama-3-8b", "h100"))  # within 5 %
+    assert not said.search(told("bge-m3", "l4"))  # caches nothing
 
 
 @pytest.mark.parametrize(
@@ -819,7 +948,7 @@ def test_what_translates_is_served(quick: Quick) -> None:
 
 
 def test_words_of_other_commands_name_them(quick: Quick) -> None:
-    for words in (("--memory",), ("--profiled", "1GiB"), ("--gpu-memory-utilization", "0.9")):
+    for words in (("--memory",), ("--profiled", "1GiB"), ("--graphs", "1GiB")):
         found = quick("serve", "llama-3-8b", *words)
         assert (found.returncode, found.stdout) == (2, "")
         assert "tfcalc memory MODEL --serve --engine vllm --gpu NAME" in found.stderr

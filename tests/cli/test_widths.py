@@ -116,3 +116,11 @@ def test_an_error_is_folded_at_the_width_of_the_terminal(tmp_path: Path, columns
 def test_an_error_that_a_program_reads_is_one_line(tfcalc: Program) -> None:
     found = tfcalc("params", "--d-model", "513", env={"COLUMNS": "40"})
     assert found.stderr.count("\n") == 1
+
+
+def test_sizes_of_nested_configs_have_letters(tfcalc: Program) -> None:
+    """Rates of compression are ``m_c`` and ``m_h``, not the paths of their fields: formulas fit in a terminal."""
+    shown = tfcalc("explain", "KV cache", "deepseek-v4-flash", env={"COLUMNS": "80"}).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "m_c tokens of a" in " ".join(shown.split())
+    assert "(compress_rates.compressed_sparse_attention)" in shown

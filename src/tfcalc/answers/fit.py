@@ -21,6 +21,7 @@ from tfcalc.report.declared import Answer, Record, Told, integer, records, text,
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
 from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
+from tfcalc.search.remedies import SHORTEST
 from tfcalc.serving.weight_formats import MixedFormat, format_named
 from tfcalc.training.peaks import Peaks
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 ALL_TRIED = "whatever is changed but the length and the number of GPUs"
 """How far an impossibility goes: what :mod:`tfcalc.search.remedies` changes of a run on GPUs that are there."""
+ALL_TRIED_OF_SERVING = f"whatever is changed but the number of GPUs, down to a context of {SHORTEST:,} tokens"
+"""The same of serving, where a shorter context is a change, too."""
 
 
 class VerdictOnCard:
@@ -300,6 +303,10 @@ class FitTable(Answer):
         yield "tfcalc train MODEL --tokens 100M (hours, cost)"
 
     @property
+    def _all_tried(self) -> str:
+        return ALL_TRIED if self.question.serving is None else ALL_TRIED_OF_SERVING
+
+    @property
     def _none(self) -> str:
         return "none of these GPUs" if self.question.cards else "no common GPU"
 
@@ -309,13 +316,13 @@ class FitTable(Answer):
         changed = next((one for one in self.fitting if not one.judge.fits), None)
         if asked is None and changed is None:
             code = f" in {OWN_CODE}" if self.perhaps else ""
-            return f"Fits on {self._none}{of_those_searched(self.rest)}{code}, {ALL_TRIED}"
+            return f"Fits on {self._none}{of_those_searched(self.rest)}{code}, {self._all_tried}"
         first = f"Fits on {_named(asked)} and larger" if asked else f"Fits on {self._none} as asked"
         return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
 
     def _notes(self) -> Iterator[str]:
         if self.small:
-            yield f"Too small, {ALL_TRIED}: {', '.join(self.small)}"
+            yield f"Too small, {self._all_tried}: {', '.join(self.small)}"
         if self.perhaps:
             yield f"Too small for {OWN_CODE}; {FUSED_TAKE_LESS}: {', '.join(self.perhaps)}"
         if self.other:

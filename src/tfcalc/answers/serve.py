@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -22,6 +22,7 @@ from tfcalc.answers.serve_question import (
     options_of,
     sharing_of,
 )
+from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
@@ -46,13 +47,12 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.serving.engine_rules import AS_OTHERS, version_of
 from tfcalc.serving.engine_rules import engine as engine_named
-from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import HOURS_OF_A_MONTH, SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import (
     ALL_SEEN,
-    AS_OTHERS,
     NO_DRAFT,
     OWN,
     WIDENED,
@@ -78,6 +78,9 @@ if TYPE_CHECKING:
 MILLI, MILLION = 1000, 10**6
 MOST_GPUS = 128
 """Most GPUs that are tried to share a model."""
+DOES_NOT_FIT = "it does not fit"
+MOST_STAGES = MOST_GPUS // NODE
+"""Most stages that are tried: as many as these GPUs have servers. Each takes time to count, and a message."""
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
 CANNOT, SHOULD_NOT = "cannot", "should not"
 """Verdicts that deny: by a proof, and by what is assumed or estimated."""
@@ -655,7 +658,8 @@ class Serve(ServedAnswer):
         if question.guesser is not None:
             load = question.load._replace(draft=NO_DRAFT)
             guesser = ServedModel(question.guesser, question.plan, *where, load, question.engine)
-        return ServedModel(question.model, question.plan, *where, question.load, question.engine, guesser)
+        asked = question.model, question.plan, *where, question.load, question.engine, guesser
+        return ServedModel(*asked, question.utilization)
 
     def _shared(self, sharing: Sharing) -> ServedModel | None:
         """The model shared in another way; None where it cannot be."""
@@ -680,7 +684,7 @@ class Serve(ServedAnswer):
         """Say why nothing is estimated; nothing where it is."""
         card = self.question.card
         if not self.holds:
-            return "it does not fit"
+            return DOES_NOT_FIT
         if self.question.floor:
             return "--floor asks for the floor alone"
         if self._published is None:
@@ -805,11 +809,11 @@ class Serve(ServedAnswer):
 
     @cached_property
     def holding_all(self) -> ServeQuestion | None:
-        """The fewest GPUs that run all requests at once, where these do not; None where none were found."""
+        """GPUs that run all requests at once, in few stages; None where these do, or none were found."""
         load = self.question.load
         if self.at.running >= self.at.concurrency or load.apart is not None:
             return None
-        found = fewest(self.question._replace(limits=Limits(), rate=0.0))
+        found = fewest(self.question._replace(limits=Limits(), rate=0.0), staged=False)
         answer = Serve(found)
         return found if answer.holds and answer.at.running >= load.concurrency else None
 
@@ -923,6 +927,27 @@ class Serve(ServedAnswer):
         q = self.question
         return f"{q.model.summary} on {self.where}, {self.formats}, {requests_in_words(q.load)}"
 
+    @property
+    def subject(self) -> str:
+        """The heading, of a number that is opened alone: it says where the model does not fit."""
+        return self.heading if self.holds else f"{self.heading}; {self._would_hold}"
+
+    @property
+    def _would_hold(self) -> str:
+        """Say that it does not fit, and what would hold it."""
+        if self.holding is None:
+            return f"{DOES_NOT_FIT}, nor on up to {MOST_GPUS} GPUs"
+        return f"{DOES_NOT_FIT}: {self._holding_in_words(self.holding)}"
+
+    def _holding_in_words(self, sharing: Sharing) -> str:
+        return f"{options_of(self.question.card, sharing.gpus * self.question.load.groups, sharing)} would hold it"
+
+    def why_null(self, keys: Sequence[str]) -> str:
+        """Say why there is no number at these keys; empty where nothing is known of it."""
+        if keys[0] != Serve.estimate.name:
+            return ""
+        return self._would_hold if self.unknown == DOES_NOT_FIT else self.unknown
+
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
         yield "floor: bytes over the bandwidth, FLOPs over the dense peak, overlapped; activations are not counted"
@@ -1000,7 +1025,8 @@ class Serve(ServedAnswer):
         verdict = CANNOT if self.full.floor_rate < q.rate * q.load.answer else SHOULD_NOT
         more = options_of(q.card, ceil(q.rate / ended * q.replicas) * q.gpus_of_replica, q.sharing)
         return (
-            f"{verdict.upper()}: {q.rate:g} requests/s come, and {self.gpus} serve {ended:.3g}; {more} would serve them"
+            f"{verdict.upper()}: {q.rate:g} requests/s come, and {self.gpus} serve{'s' * (q.gpus == 1)} {ended:.3g}; "
+            f"{more} would serve them"
         )
 
     @property
@@ -1057,8 +1083,7 @@ class Serve(ServedAnswer):
             has = f"{of.rules.called} leaves {left} of {short_bytes(of.memory)} to them (assumed)"
         if self.holding is None:
             return f"{verdict.upper()}: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
-        held = options_of(self.question.card, self.holding.gpus * self.question.load.groups, self.holding)
-        return f"{verdict.upper()}: {each}, {has}; {held} would hold it"
+        return f"{verdict.upper()}: {each}, {has}; {self._holding_in_words(self.holding)}"
 
     def sheet(self) -> Sheet:
         """The bytes and FLOPs of a step, or a line for each number of requests."""
@@ -1160,6 +1185,9 @@ class Serve(ServedAnswer):
     def _notes(self) -> Iterator[str]:
         if not self.holds:
             yield from self._told_of_length()
+            q = self.question
+            if not q.fewest and q.load.apart is None and self.holding and self.holding.gpus > q.sharing.gpus + 1:
+                yield f"--gpu {q.card.name.lower()} --for gpus finds the fewest GPUs that hold it"
             return
         at = self.at
         floor = at.floor_of_token
@@ -1200,6 +1228,9 @@ class Serve(ServedAnswer):
                 yield f"In none of them {self.engine} served a model that keeps states and has no experts: it may not"
             if self.of.exchange.over.expected:
                 yield "In few of these runs did tokens go to experts of other groups (DP with EP)"
+            if self.question.sharing.pp > 1 and not self.of.rules.by_layers:
+                one_by_one = "prompts that stages read at the same time are counted one after another"
+                yield f"In none of these runs did GPUs have stages (--pp): {one_by_one}, and it may be faster"
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
@@ -1215,12 +1246,8 @@ class Serve(ServedAnswer):
             yield "The bands are of runs in which a request came when another ended: in bursts they wait longer"
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
-        if self.question.fewest and self.succeeded:
-            tried = f"1, 2, 4 ... {MOST_GPUS} GPUs were tried, and no other numbers"
-            yield f"No fewer serve {self.question.load.concurrency:,} at once: replicas of {tried}"
-        elif self.question.fewest:
-            ways = sum(1 for _ in layouts(self.question))
-            yield f"None of {ways} ways to share it keeps the limits, among up to {MOST_GPUS} GPUs"
+        if self.question.fewest:
+            yield from self._told_of_fewest()
         requests = f"{self.capacity:,} request{'s' * (self.capacity != 1)}"
         shorter = f"; while they are written they take less, so that {at.running:,} run at once"
         yield f"Room for {requests} of {self.question.load.longest:,} tokens{shorter * (at.running > self.capacity)}"
@@ -1231,6 +1258,21 @@ class Serve(ServedAnswer):
         yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
+
+    def _told_of_fewest(self) -> Iterator[str]:
+        """Yield which ways to share the model were tried, and one that is quicker on more GPUs."""
+        tried = f"of up to {MOST_GPUS} GPUs by --tp, and by --pp up to {MOST_STAGES}"
+        if not self.succeeded:
+            yield f"No replicas {tried}, keep the limits"
+            return
+        apart = "; --dp and --ep were not tried" if self.experts is not None else ""
+        yield f"No fewer serve {self.question.load.concurrency:,} at once, in replicas {tried}{apart}"
+        if self.question.sharing.pp > 1 and self.by is not None:
+            quicker = fewest(self.question, staged=False)
+            at = Serve(quicker).at
+            if at.answer.succeeded and at.token.value < self.at.token.value:
+                times = f"{short_seconds(at.token.value)} a token and {short_seconds(at.first.value)} for the first"
+                yield f"With fewer stages: {options_of(quicker.card, quicker.gpus, quicker.sharing)}, {times}"
 
     def _told_of_length(self) -> Iterator[str]:
         """Yield that the model was made for shorter requests, where it was."""
@@ -1424,30 +1466,56 @@ def powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length())]
 
 
-def fewest(question: ServeQuestion) -> ServeQuestion:
+def fewest(question: ServeQuestion, *, staged: bool = True) -> ServeQuestion:
     """Return the question with the fewest GPUs of its kind that serve its requests at once, within its limits.
 
-    Each way to share the model is tried, with as many replicas as the requests take; of equal ones it is the one with
-    most replicas. Where none serves a request, it is the first that holds the model, or the question as it is.
+    Replicas share each layer, and have stages of a pipeline, but no more than it takes where they are not to be
+    ``staged``; of equally many GPUs those have the fewest stages. Where none serves a request, it is the first that
+    holds the model, or the question as it is.
     """
     best = held = None
-    for sharing in layouts(question):
-        if best is not None and sharing.gpus >= best.gpus:
+    reached = question.load.concurrency * MOST_GPUS, MOST_GPUS  # GPUs in all, and stages
+    late: dict[int, int] = {}
+    ways = _ways(question) if staged else [(sharing.gpus, sharing) for sharing in layouts(question)]
+    for least, sharing in ways:
+        if (least, sharing.pp) >= reached:
             break
+        if sharing.pp > late.get(sharing.tp, MOST_GPUS):
+            continue
         one = question._replace(sharing=sharing, gpus=sharing.gpus)
         answer = Serve(one)
         try:
             if not answer.of.serves:
                 continue
-            most = min(answer.of.capacity, answer.of.most)
-            each = most if answer.promise is None else min(answer.promise.largest, most)
+            each = most = min(answer.of.capacity, answer.of.most)
+            if answer.promise is not None:
+                each = min(answer.promise.largest, most)
         except InvalidModel:
             continue
         held = held or one
-        replicas = -(-question.load.concurrency // each) if each else 0
-        if each and (best is None or sharing.gpus * replicas < best.gpus):
-            best = one._replace(gpus=sharing.gpus * replicas)
+        if each < most:  # in time, further stages serve no more than further replicas
+            late[sharing.tp] = min(sharing.pp, late.get(sharing.tp, MOST_GPUS))
+        gpus = sharing.gpus * ceil_div(question.load.concurrency, each) if each else 0
+        if each and (gpus, sharing.pp) < reached:
+            best, reached = one._replace(gpus=gpus), (gpus, sharing.pp)
     return best or held or question
+
+
+def _ways(question: ServeQuestion) -> list[tuple[int, Sharing]]:
+    """Return ways to share a model, each with the GPUs that its requests take at least; those with the fewest first.
+
+    GPUs that share a model have no more room than all but one have without it, and one with all of it.
+    """
+    alone = Serve(question._replace(sharing=Sharing(), gpus=1)).of
+    empty, beside, each = alone.left_beside(0), alone.left_beside(alone.weights), max(1, int(alone.cache_of_request))
+    able = [size for size in range(min(MOST_GPUS, max(NODE, question.card.domain)), 0, -1) if question.shares(size)]
+    found = []
+    for gpus in range(1, MOST_GPUS + 1):
+        most = min(((gpus - 1) * empty + beside) // each, alone.most)
+        if most >= 1:
+            least = gpus * ceil_div(question.load.concurrency, most)
+            found += [(least, Sharing(tp, gpus // tp)) for tp in able if gpus % tp == 0 and gpus <= MOST_STAGES * tp]
+    return sorted(found, key=lambda way: (way[0], way[1].pp, way[1].gpus))
 
 
 def arriving(question: ServeQuestion) -> ServeQuestion:
@@ -1496,6 +1564,7 @@ def serve(
     curve: bool = False,
     runs: ServedRuns | None = None,
     link: float | None = None,
+    utilization: float | None = None,
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -1526,6 +1595,7 @@ def serve(
         curve: further numbers of requests.
         runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
         link: bytes per second that a GPU sends to the others, as measured; by default the datasheet's.
+        utilization: the part of a GPU's memory that the engine takes, by default its own.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -1576,6 +1646,7 @@ def serve(
         rate=rate,
         runs=runs,
         guesser=None if draft_model is None else model_of(draft_model),
+        utilization=utilization,
     )
     if tp is None and count > 1:
         question = question.laid_out(lambda one: bool(Serve(one).of.serves))

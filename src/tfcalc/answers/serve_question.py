@@ -12,6 +12,7 @@ from tfcalc.placed.served import AskedLayout, fewest_stages
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.serving.caches import OF_LLAMA_CPP
+from tfcalc.serving.engine_rules import AS_OTHERS
 from tfcalc.serving.ranks import shares
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import Load, rules_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.timing.served_runs import ServedRuns
 
-ENGINE = "vllm"
+ENGINE = AS_OTHERS
 """Engine whose estimate is given where none is named."""
 INPUT, OUTPUT = 1024, 256
 """Tokens of a prompt and of an answer, where it is not said."""
@@ -76,6 +77,7 @@ class ServeQuestion(NamedTuple):
         rate: requests that come each second, in the place of the number of those that are at work.
         runs: runs of one's own, to which the engine's rates are fitted.
         guesser: the model that guesses tokens; without one that takes no time.
+        utilization: the part of a GPU's memory that the engine takes, where it is not its own.
     """
 
     model: Model
@@ -94,6 +96,7 @@ class ServeQuestion(NamedTuple):
     rate: float = 0.0
     runs: ServedRuns | None = None
     guesser: Model | None = None
+    utilization: float | None = None
 
     @property
     def replicas(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tfcalc.core.traced import value_of
 from tfcalc.serving.caches import PAGED
+from tfcalc.serving.engine_rules import AS_OTHERS, OF_CARD, engine
 from tfcalc.serving.memory import Served, served
 from tfcalc.serving.ranks import ServingRanks, layout_of, replicated
 from tfcalc.units import short_bytes
@@ -48,6 +50,22 @@ class ServingRoom:
     def counts_graphs(self) -> bool:
         """Return whether CUDA graphs are in what the engine takes: its log tells of them, or published ones do."""
         return bool(self.rules and self.rules.graphs_first and self.profile and self.profile.graphs)
+
+    @property
+    def by_default(self) -> bool:
+        """Return whether neither an engine is asked for nor a share of the card."""
+        return self.rules is None and self._utilization is None
+
+    def least_share(self, total: int, left: int) -> float | None:
+        """Return the least share of a card, in hundredths, that ``total`` bytes fit in, of which some are ``left`` now.
+
+        None where no share was asked for, none is enough, or the share is not of the whole card.
+        """
+        share, memory = self._utilization, self.card.memory
+        if share is None or (self.rules is not None and self.rules.budget != OF_CARD):
+            return None
+        least = total / memory if self.profile is None else share - (left - total) / memory
+        return found if (found := ceil(100 * least) / 100) <= 1 else None
 
     @property
     def outside(self) -> int:
@@ -112,3 +130,14 @@ class ServingRoom:
         if self.profile is not None and self.given is None:
             taken = short_bytes(sum(self.profile))
             yield f"{taken} for its profile run and outside of it, the middle of published logs (--profiled)"
+
+    def by_own_rules(self, plan: Serving, found: Served) -> tuple[EngineRules, str, int]:
+        """Return the rules of an engine that nobody asked for, what it takes of a card, and the room of its cache.
+
+        Below 0 where it leaves none.
+        """
+        rules = engine(AS_OTHERS)
+        room = ServingRoom(self.model, self.card, rules, dtype=self._dtype)
+        beside, share, profile = found.beside_cache, room.share(plan) or 1, rules.profile
+        takes = f"{rules.called} takes {100 * share:g} % of the card, {short_bytes(sum(profile))} of it beside weights"
+        return rules, takes, room.left(plan, beside) - beside - profile.profiled

@@ -369,6 +369,7 @@ class Fit(WithSheet):
     def _notes(self) -> Iterator[str]:
         yield from self._on_card()
         yield from self.case.of_version()
+        yield from self.case.by_own_rules()
         if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
             wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
             yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
@@ -566,8 +567,7 @@ def memory_within(
             rules.check_cache(serving.kv)
         if rules is not None and rules.cache != PAGED:
             if utilization is not None or profile is not None:
-                fact = f"{rules.name} takes what it needs of a card, and profiles nothing"
-                raise UsageError(fact, "leave the share and the profile out")
+                rules.check_profiles()
             serving = _by_cache(serving, rules, budget)
     by, run = conventions or Conventions(), own_run(model, workload)
     room = plan = None
@@ -731,6 +731,10 @@ class Case(Generic[P]):
 
     def of_version(self) -> Iterator[str]:
         """Yield whose rules are taken for an engine's version that has none of its own."""
+        yield from ()
+
+    def by_own_rules(self) -> Iterator[str]:
+        """Yield what an engine leaves to its cache by its own rules, where that differs; or the least share."""
         yield from ()
 
     @property
@@ -1029,6 +1033,26 @@ class _Serving(Case["Serving"]):
     def of_version(self) -> Iterator[str]:
         if self.there.rules is not None and self.there.rules.instead:
             yield self.there.rules.instead
+
+    def by_own_rules(self) -> Iterator[str]:
+        found = self.served(self.run, self.plan)
+        if not (self.budget.card and self.budget.of_gpu and found.caches and self.plan.cache == PAGED):
+            return
+        if not self.there.by_default:
+            least = self.there.least_share(self.memory.total_bytes, self.budget.bytes)
+            if least is not None:
+                yield f"It fits from --gpu-memory-utilization {least:.2f} on"
+            return
+        if self.memory.total_bytes > self.room:  # what would fit has the lines that there are
+            return
+        here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
+        rules, by, there = self.there.by_own_rules(self.there.laid_out(self.run, self.plan), found)
+        if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
+            rooms = f"{self._amount(there)} for the cache; as a step is counted here it is {self._amount(here)}"
+            yield f"{by}: {rooms} (tfcalc serve and --engine {rules.name} have its rules)"
+
+    def _amount(self, size: int) -> str:
+        return short_bytes(max(0, size), str(self.memory.definitions["units"]))
 
     def of_engine(self) -> Iterator[str]:
         rules = self.there.rules

@@ -326,6 +326,13 @@ QLORA = Option(
     group="training",
     front=True,
 )
+UTILIZATION = Option(
+    "utilization",
+    ("--gpu-memory-utilization",),
+    "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache, or the engine's]",
+    amount=True,
+    group="gpus",
+)
 FSDP = Option(
     "fsdp",
     ("--fsdp",),

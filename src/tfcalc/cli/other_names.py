@@ -256,6 +256,7 @@ INSTEAD = {
     "--enable-prefix-caching": "what requests share is --prefix N of serve; else each has a cache of its own",
     "--enforce-eager": "CUDA graphs are not counted, unless --graphs says how much they are: leave it out",
     "--use-peft": "type --lora 16",
+    "--no-kv-offload": "a cache in RAM takes kv_cache_bytes of memory --serve --engine llama.cpp --json off the card",
     "--cpu-offload-gb": "weights in the host's memory are not modelled for vLLM; --ngl is llama.cpp's",
 }
 """What to do where no option means the same."""
@@ -264,7 +265,6 @@ HOURS = "hours follow from what is read: type --tokens, --max-steps or --samples
 NAMES = "name a part of a name: tfcalc models a3b"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_LOG = "lines of an engine's log are those of tfcalc memory MODEL --serve --engine vllm --gpu NAME"
-OF_ITS_SHARE = "tfcalc memory MODEL --serve --engine vllm --gpu NAME takes it"
 OF_A_CLASS = (
     "a class is counted on CPU tensors, without a card's kernels and workspaces; tfcalc gpus NAME says what a card has"
 )
@@ -297,7 +297,6 @@ OF_COMMAND = {
         "--ngl": "layers in the host's memory are those of tfcalc memory MODEL --serve --engine llama.cpp --ngl N",
         "--ttft": "type --slo ttft=500ms, the most that the first token may take",
         "--tpot": "type --slo tpot=50ms, the most that a further token may take",
-        "--gpu-memory-utilization": f"{OF_ITS_SHARE}; serve has the engine's own share",
         **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs"), OF_LOG),
     },
     "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},

@@ -109,6 +109,10 @@ FIELDS = {
     "v_head_dim": SizeLetter("d_v", "value head width"),
     "index_n_heads": SizeLetter("a_i", "indexer heads"),
     "index_head_dim": SizeLetter("d_i", "indexer head width"),
+    "compressed_sparse_attention": SizeLetter("m_c", "tokens of a compressed key"),
+    "compress_rate_csa": SizeLetter("m_c", "tokens of a compressed key"),
+    "heavily_compressed_attention": SizeLetter("m_h", "tokens of a heavily compressed key"),
+    "compress_rate_hca": SizeLetter("m_h", "tokens of a heavily compressed key"),
     "state_size": SizeLetter("N_s", "state size"),
     "ssm_state_size": SizeLetter("N_s", "state size"),
     "mamba_d_state": SizeLetter("N_s", "state size"),
@@ -159,6 +163,7 @@ SCOPES = {
     "decoder": "dec",
     "encoder_config": "enc",
     "decoder_config": "dec",
+    "compress_rates": "",
 }
 """Subscripts of the letters of nested configs: ``h_vis``."""
 

@@ -77,7 +77,8 @@ class Opened:
     def open(self, keys: Sequence[str]) -> Explanation | Derivation:
         """The number at these keys. Raises as :func:`open_answer`."""
         place = locate(self.said, keys)
-        value = number(keys, place.value)
+        why = getattr(self.answer, "why_null", None)
+        value = number(keys, place.value, "" if why is None or place.value is not None else why(keys))
         names = tuple(keys[: len(keys) - len(place.left)])
         for way in self._ways(place.steps):
             if (found := self._told(way, names, place, value)) is not None:
@@ -218,12 +219,12 @@ class Opened:
         return found
 
 
-def number(keys: Sequence[str], value: object) -> Number:
-    """The number that these keys lead to. Raises UsageError where it is none."""
+def number(keys: Sequence[str], value: object, why: str = "") -> Number:
+    """The number that these keys lead to. Raises UsageError where it is none; ``why`` it is null is known of some."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         if isinstance(value, Mapping | list | tuple):
             raise UsageError(f"{'.'.join(keys)} is no number but has parts", nearest_key(value))
         if value is None:
-            raise UsageError(f"{'.'.join(keys)} is null: nothing is known of it", "name a key with a number")
+            raise UsageError(f"{'.'.join(keys)} is null: {why or 'nothing is known of it'}", "name a key with a number")
         raise UsageError(f"{'.'.join(keys)} is no number but {quoted(value)}", "name a key with a number")
     return value

@@ -20,7 +20,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import APPLE, Accelerator, accelerators, named, parse_gpu
+from tfcalc.hardware import APPLE, Accelerator, accelerators, check_share, named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.training.measured import allocatable, least_allocated, most_reserved, most_simulated
 from tfcalc.training.states import LARGE_SINCE, workspaces
@@ -104,9 +104,7 @@ class Capacity(NamedTuple):
 
     def utilized(self, share: float, engine: str = "vLLM") -> Capacity:
         """Return the part of a card left to an engine that takes this share of its memory. Raises UsageError."""
-        if not 0 < share <= 1:
-            raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
-        assumed = f"{100 * share:g} % of the card's memory as in {engine}"
+        assumed = f"{100 * check_share(share):g} % of the card's memory as in {engine}"
         part = int(share * self.memory)
         notes = self.notes if part > self.bytes else tuple(note.partition(", less ")[0] for note in self.notes)
         return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes, share=share)

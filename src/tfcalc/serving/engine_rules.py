@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.hardware import check_share
 from tfcalc.nn.attention import attentions
 from tfcalc.printable import quoted
 from tfcalc.serving.caches import CELLS, OF_EVERY_ENGINE, OF_LLAMA_CPP, PAGED
@@ -88,6 +89,25 @@ class EngineRules(NamedTuple):
             return
         remedy = "take --kv q8_0" if self.by_layers else "take --kv fp8, or --engine llama.cpp"
         raise UsageError(f"{self.name} stores no cache in {quoted(kv)}", remedy)
+
+    def check_profiles(self) -> None:
+        """Raise UsageError for an engine that takes what it needs: no share of a card, and no profile run, is its."""
+        if self.cache != PAGED:
+            fact = f"{self.name} takes what it needs of a card, and profiles nothing"
+            raise UsageError(fact, "leave the share and the profile out")
+
+    def taking(self, share: float | None) -> EngineRules:
+        """Return the rules with a share of a card's memory in the place of its own, if one is given.
+
+        Raises UsageError.
+
+        >>> engine("sglang").taking(0.4).share(80 * GIB, 8), engine("vllm").taking(None).utilization
+        (0.4, 0.92)
+        """
+        if share is None:
+            return self
+        self.check_profiles()
+        return self._replace(utilization=check_share(share))
 
     def share(self, memory: int, tp: int = 1, pp: int = 1) -> float:
         """Return the share of a card's memory that it takes where nothing else is asked for.
@@ -177,6 +197,8 @@ class EngineRules(NamedTuple):
         return found.slots(blocks) if self.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
 
 
+AS_OTHERS = "vllm"
+"""Engine whose rules hold for one that has none, and where none is named."""
 MOST_REQUESTS = 2048
 """Requests that an engine runs at once on a GPU, where its file names no number."""
 GRAPHS_FROM = 4

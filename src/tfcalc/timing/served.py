@@ -15,7 +15,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
 from tfcalc.serving.caches import FullWindows, cache, full_windows, mixers
-from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
+from tfcalc.serving.engine_rules import AS_OTHERS, EngineRules, engines, name_of, version_of
 from tfcalc.serving.engine_rules import engine as engine_rules
 from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving
 
-AS_OTHERS = "vllm"
-"""Engine whose rules hold for one that has none."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
 OWN, WIDENED = "own runs", "widened"
@@ -209,6 +207,7 @@ class ServedModel:
     """A model on GPUs of one kind that share it in one way.
 
     Where tokens are guessed, ``guesser`` is the model that does so, on the same GPUs; without one that takes no time.
+    ``utilization`` is the part of a GPU's memory that the engine takes, in the place of its own.
     """
 
     def __init__(
@@ -220,9 +219,10 @@ class ServedModel:
         load: Load,
         engine: str = AS_OTHERS,
         guesser: ServedModel | None = None,
+        utilization: float | None = None,
     ) -> None:
         self.model, self.sharing, self.card, self.guesser = model, sharing, card, guesser
-        self.rules = rules_of(engine)
+        self.rules = rules_of(engine).taking(utilization)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
         context = max(greatest(load.longest), 2)
@@ -311,14 +311,15 @@ class ServedModel:
     @property
     def left(self) -> int:
         """Bytes of a GPU's memory that the engine leaves to weights and cache; below 0 where it takes more."""
-        return self.weights + self._available(self.weights)
+        return self.weights + self.left_beside(self.weights)
 
-    def _available(self, weights: int) -> int:
+    def left_beside(self, weights: int) -> int:
+        """Return the bytes of a GPU's memory that are left to a cache beside such weights; below 0 where none are."""
         share = self.rules.share(self.memory, self.sharing.tp, self.sharing.pp)
         return self.rules.room(self.model, weights, self.rules.profile, self.memory, share)
 
     def _room_beside(self, weights: int) -> int:
-        return max(0, self._available(weights))
+        return max(0, self.left_beside(weights))
 
     @cached_property
     def windows(self) -> FullWindows | None:

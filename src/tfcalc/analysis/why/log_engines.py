@@ -289,11 +289,16 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
         yield from _of_no_pages(asked, (room, tokens, most))
         return
     if room is not None and tokens is None and blocks is None and size:
-        yield LogRemark(
-            room.text,
+        told = (
             f"what is left of the card; room for {int(room.value) // size:,} tokens of {size:,} bytes{_split(tp)}, "
-            "if every layer stores all of them",
+            "if every layer stores all of them"
         )
+        if each := _of_windows(asked, asked.length):
+            at_once = float(room.value / each)
+            told += (
+                f"; {asked.windows:,} store a window alone: {at_once:.2f} requests of {asked.length:,} tokens at once"
+            )
+        yield LogRemark(room.text, told)
     elif tokens is not None and room is None:
         held = int(tokens.value) * size / GIB
         if windows := asked.windows:
@@ -301,17 +306,23 @@ def remarks(asked: LogQuestion) -> Iterator[LogRemark]:
                 tokens.text,
                 f"{windows:,} layers store a window alone: the line is requests at once x their length, no capacity",
             )
-        yield LogRemark(tokens.text, f"{held:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all")
+        told = f"{held:.2f} GiB{_split(tp)}, {size:,} bytes a token if every layer stores all"
+        if each := _of_windows(asked, asked.length):
+            in_all = float(tokens.value / asked.length * each / GIB)
+            told = (
+                f"{in_all:.2f} GiB{_split(tp)} for requests of {asked.length:,} tokens; of those within a window {told}"
+            )
+        yield LogRemark(tokens.text, told)
     if blocks is not None and room is None:
         slots = int(blocks.value) * Engine().block
         held = slots * size / GIB
         yield LogRemark(blocks.text, f"{slots:,} tokens in blocks of {Engine().block}, {held:.2f} GiB{_split(tp)}")
     if most is not None and room is None and tokens is None and blocks is None:
-        each = most.length * size / GIB
+        whole = most.length * size / GIB
         yield LogRemark(
             most.text,
             f"requests that the cache holds at once, were each {most.length:,} tokens long: "
-            f"{each:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * each:.2f} in all; "
+            f"{whole:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * whole:.2f} in all; "
             f"{_with_windows(most, asked)}shorter ones take less, so that more run",
         )
     if capped is not None:
@@ -334,12 +345,17 @@ def _of_no_pages(asked: LogQuestion, lines: Sequence[log.LoggedNumber | None]) -
 
 def _with_windows(most: log.LoggedNumber, asked: LogQuestion) -> str:
     """Say what the requests take where layers store windows alone; nothing where none does, or no rule pages them."""
-    known = next((one for one in _pools(asked) if one.words == ""), None)
-    if known is None or not asked.windows:
+    each = _of_windows(asked, most.length) / GIB
+    if not each:
         return ""
-    each = value_of(known.found.bytes(1, most.length)) / GIB
     as_windows = f"{asked.windows:,} layers store a window alone, with which it is"
     return f"{as_windows} {each:.2f} GiB for each, {float(most.value) * each:.2f} in all; "
+
+
+def _of_windows(asked: LogQuestion, length: int) -> int:
+    """Bytes of a request of this length where layers store windows alone; 0 where none does, or no rule pages it."""
+    known = next((one for one in _pools(asked) if one.words == ""), None)
+    return 0 if known is None or not asked.windows else value_of(known.found.bytes(1, length))
 
 
 def _generates(asked: LogQuestion) -> bool:

@@ -8,7 +8,7 @@ from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
-from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
+from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, UTILIZATION, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.units import parse_bytes
@@ -49,13 +49,7 @@ BUDGET = (
     Option("strict", ("--strict",), "exit with 1 where it fits tightly, too", switch=True, group="gpus"),
 )
 ENGINE = (
-    Option(
-        "utilization",
-        ("--gpu-memory-utilization",),
-        "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache, or the engine's]",
-        amount=True,
-        group="gpus",
-    ),
+    UTILIZATION,
     Option(
         "engine",
         ("--engine",),
@@ -70,7 +64,7 @@ ENGINE = (
     Option("nontorch", ("--nontorch",), "memory outside PyTorch, as the engine's log says it: 0.9GiB", group="serving"),
     Option("graphs", ("--graphs",), "CUDA graphs, as the engine's log estimates them [default: 0]", group="serving"),
 )
-OF_ENGINE = ("utilization", "engine", "profiled", "nontorch", "graphs")
+OF_ENGINE = (UTILIZATION.name, "engine", "profiled", "nontorch", "graphs")
 
 
 def answer(settings: Settings) -> Answered:
@@ -120,7 +114,7 @@ def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     return model, {
         **question,
         "budget": settings.get("budget") or of_card(settings.get("gpu")),
-        "utilization": settings.get("utilization"),
+        UTILIZATION.name: settings.get(UTILIZATION.name),
         "engine": settings.get("engine", ""),
         "profile": _profile(settings),
         **({} if margin is None else {"margin": margin}),

@@ -14,7 +14,7 @@ from tfcalc.answers.served_side_by_side import ServedSideBySide, check_ways, sid
 from tfcalc.catalog import load
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart, drawn_in_file
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving, spreading
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UTILIZATION, Option, serving, spreading
 from tfcalc.cli.output import show
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
@@ -118,6 +118,7 @@ OF_ANSWERS = (
         "fewest",
         "curve",
         "calibrate",
+        UTILIZATION.name,
     ),
 )
 """Options of models that write text."""
@@ -151,7 +152,7 @@ def answer(settings: Settings) -> Serve | ServedSideBySide | ServedReading:
 def _served(settings: Settings, model: Model, gpu: str, tp: int | None, *, linked: bool = True) -> Serve:
     """Return how fast it is served on these GPUs; a link of one's own is theirs where they are ``linked``."""
     if settings.get("floor"):
-        settings.refuse(("engine", "price", "calibrate"), "with --floor", {})
+        settings.refuse(("engine", "price", "calibrate", UTILIZATION.name), "with --floor", {})
     count, name = parse_gpu(gpu)
     count = _gpus(settings, count)
     apart = disaggregated(settings.get("disaggregate", ""))
@@ -193,6 +194,7 @@ def _served(settings: Settings, model: Model, gpu: str, tp: int | None, *, linke
         curve=bool(settings.get("curve") or settings.get("chart") or drawn_in_file(settings)),
         runs=_own_runs(settings, model, name),
         link=bytes_per_second(settings.get("link", "")) if linked else None,
+        utilization=settings.get(UTILIZATION.name),
     )
 
 
@@ -361,6 +363,7 @@ COMMAND = Command(
         *LOAD[2:],
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
+        UTILIZATION,
         RUNS,
         *ASKED,
         PRICE,
