@@ -281,10 +281,11 @@ class RanksAnswer(Answer):
             modules=self.run.modules_again,
             sequence_parallel=at.sequence_parallel,
             stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
+            between=value_of(at.stage),
         )
         memory = DeviceMemory(work, own, states=precision(self.plan.precision))
-        last = value_of(at.stage) == own.pp - 1
-        between = 0 if last else value_of(at.stage)
+        last = own.between == own.pp - 1
+        between = own.between != 0 and not last
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
         return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
 

@@ -149,17 +149,25 @@ def uneven_chunks(depth: int, number: int) -> list[range]:
     return [range(low, min(high, depth)) for low, high in pairwise(ends)]
 
 
-def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
-    """Return the layers of each kind on the first stage, between, and on the last one; None where all have as many.
+class PipelineStages(NamedTuple):
+    """Layers of each kind on the first stage, on one between, and on the last one.
 
-    Of the stages between it is the one with most parameters; there are none where there are no three stages.
+    Of the stages between it is the first of those with most parameters, which has most micro-batches in flight, with
+    its number; there are none where there are no three stages.
     """
+
+    layers: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    between: int
+
+
+def stages_of(space: Space, pp: int, vpp: int) -> PipelineStages | None:
+    """Return the stages that may be the fullest; None where all have as many layers of each kind."""
     kinds = space.work.layers
     return _stages(tuple((layer.copies, layer.params_of_all) for layer in kinds), pp, vpp)
 
 
 @cache
-def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
+def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> PipelineStages | None:
     copies = [number for number, _ in kinds]
     depth = sum(copies)
     ends = ends_of(depth, pp) if pp <= depth else None
@@ -174,10 +182,12 @@ def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tupl
             return _of_kinds(copies, [place for chunk in chunks for place in chunk])
         return layers_of_stage(copies, at._replace(stage=stage))
 
-    def params(here: tuple[int, ...]) -> int:
-        return sum(copies * each for copies, (_, each) in zip(here, kinds, strict=True))
+    def params(stage: int) -> int:
+        return sum(copies * each for copies, (_, each) in zip(on(stage), kinds, strict=True))
 
-    return on(0), max(map(on, range(1, pp - 1)), key=params, default=(0,) * len(kinds)), on(pp - 1)
+    fullest = max(range(1, pp - 1), key=params, default=None)
+    between = (0,) * len(kinds) if fullest is None else on(fullest)
+    return PipelineStages((on(0), between, on(pp - 1)), fullest or 1)
 
 
 def _with_ends(at: Layout, ends: PipelineEnds) -> Layout:
