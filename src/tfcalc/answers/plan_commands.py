@@ -45,6 +45,7 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
                 "--tp": plan.tensor_parallel,
                 "--sequence-parallel": plan.sequence_parallel,
                 **_pipeline(at),
+                "--cp": _above_1(at.cp),
                 "--zero": plan.zero,
                 "--batch": run.batch_size,
                 "--grad-accum": plan.grad_accum,
@@ -141,7 +142,7 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
         "--sequence-parallel": at.sequence_parallel and at.tp > 1,
         **_pipeline(at),
         **options_of_ends(case.work.depth, int(at.pp)),
-        "--cp": at.cp if at.cp > 1 else None,
+        "--cp": _above_1(at.cp),
         "--ep": at.ep if experts else None,
         "--etp": at.etp if experts else None,
         "--dp": at.dp,
@@ -156,7 +157,11 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
 
 
 def _pipeline(at: Layouts) -> Options:
-    return {"--pp": at.pp if at.pp > 1 else None, "--vpp": at.vpp if at.vpp > 1 else None}
+    return {"--pp": _above_1(at.pp), "--vpp": _above_1(at.vpp)}
+
+
+def _above_1(degree: int) -> int | None:
+    return degree if degree > 1 else None
 
 
 def options_of_ends(depth: int, pp: int) -> Options:

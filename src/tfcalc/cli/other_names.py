@@ -197,7 +197,7 @@ INSTEAD = {
     "--price": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--cost": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--days": "train MODEL --tokens N --gpu NAME tells the hours of a run",
-    "--cp": "context parallelism is of plan and ranks",
+    "--cp": "context parallelism is of training with --backend megatron, of plan and ranks",
     "--ep": "expert parallelism is of serving, plan and ranks",
     "--dp": "data parallelism is --gpus N, with --zero 1, 2 or 3 to share the model states",
     "--deepspeed": "its stage is --zero 0, 1, 2 or 3",

@@ -164,6 +164,17 @@ class Layout(NamedTuple):
         part: Num = divide(whole, self.tp)
         return part
 
+    def share_of_sequence(self, length: Num) -> Num:
+        """Return the tokens of a sequence that this GPU has. Raises InvalidModel.
+
+        Each of those that share it has one piece from either end, so that all have as many pairs of causal attention.
+        """
+        if known(self.cp) == 1:
+            return length
+        check_multiple("sequence length", length, "twice context", 2 * self.cp)
+        part: Num = divide(length, self.cp)
+        return part
+
     def share_of_words(self, vocabulary: Num) -> Num:
         """Return a GPU's rows of a vocabulary table: ``⌈V / (128 t)⌉ · 128``.
 

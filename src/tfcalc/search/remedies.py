@@ -432,7 +432,7 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 
 def _sharing(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO among the GPUs that there are; the last is FSDP."""
-    if plan.data_parallel != 1 and not plan.megatron:
+    if plan.copies != 1 and not plan.megatron:
         asked = usual_stage(plan) if plan.zero == AUTO else plan.zero
         yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > asked)
         if plan.zero != "3":
