@@ -12,8 +12,9 @@ from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_question import PlanQuestion
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import named
+from tfcalc.placed.layout import PipelineEnds, ends_of
 from tfcalc.search.axes import Axes
-from tfcalc.search.possible import PipelineEnds, ends_of, placed, stages_of
+from tfcalc.search.possible import placed, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
+from tfcalc.placed.layout import ends_of
+from tfcalc.search.possible import are_uneven, uneven_chunks
 from tfcalc.timing.rates import STACKS
 from tfcalc.training.precisions import OF_MEGATRON
 
@@ -167,14 +168,7 @@ def _above_1(degree: int) -> int | None:
 def options_of_ends(depth: int, pp: int) -> Options:
     """Return how layers that do not divide fill the stages, as options of ``ranks``; nothing where they divide."""
     ends = ends_of(depth, pp) if depth % pp else None
-    if ends is None:
-        return {}
-    return {
-        "--first-stage-layers": ends.first,
-        "--last-stage-layers": ends.last,
-        "--embedding-as-layer": ends.counts_embedding,
-        "--loss-as-layer": ends.counts_loss,
-    }
+    return ends.options if ends else {}
 
 
 def filled(depth: int, pp: int, vpp: int) -> str:

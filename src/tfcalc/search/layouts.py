@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
+from tfcalc.placed.layout import ends_of
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, ends_of, stages_of
+from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import NODE
-from tfcalc.placed.layout import Layout, near_divisors
+from tfcalc.placed.layout import Layout, PipelineEnds, ends_of, near_divisors
 from tfcalc.placed.rules import on_device
 from tfcalc.placed.schedules import schedule_of
 from tfcalc.search.axes import Axes
@@ -73,45 +73,6 @@ class Space(NamedTuple):
     def heads(self) -> int:
         """Attention heads of a layer; 0 without."""
         return max((round(layer.scores / self.work.length**2) for layer in self.work.layers), default=0)
-
-
-class PipelineEnds(NamedTuple):
-    """Ends of a pipeline whose layers do not divide over its stages, and the ``most`` layers of a stage.
-
-    Either the embedding, or it and the loss, count as a layer, or the first and the last stage have numbers of their
-    own: the options of Megatron-LM, and of ``ranks``.
-    """
-
-    most: int
-    counts_embedding: bool = False
-    counts_loss: bool = False
-    first: int | None = None
-    last: int | None = None
-
-    def chunks(self, depth: int, pp: int) -> list[int]:
-        """Return the numbers of chunks in which a stage's layers can be interleaved."""
-        if pp == 1 or self.first is not None:
-            return [1]
-        return divisors((depth + self.counts_embedding + self.counts_loss) // pp)
-
-
-@cache
-def ends_of(depth: int, pp: int) -> PipelineEnds | None:
-    """Return how the layers fill the stages; None where the largest stage would have more than it has to.
-
-    >>> ends_of(32, 4), ends_of(126, 16).counts_loss, ends_of(61, 16)[-2:], ends_of(94, 64)
-    (PipelineEnds(most=8, counts_embedding=False, counts_loss=False, first=None, last=None), True, (3, 2), None)
-    """
-    most = -(-depth // pp)
-    for embedding, loss in ((False, False), (True, True), (True, False)):
-        counted = depth + embedding + loss
-        if counted % pp == 0 and counted // pp == most:
-            return PipelineEnds(most, embedding, loss)
-    for between in (most, most - 1):
-        rest = depth - (pp - 2) * between
-        if 0 <= rest <= 2 * most:
-            return PipelineEnds(most, first=-(-rest // 2), last=rest // 2)
-    return None
 
 
 def layers_of_stage(copies: Sequence[int], at: Layout) -> tuple[int, ...]:
