@@ -307,7 +307,7 @@ def test_a_vocabulary_is_filled_up_until_devices_share_it() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mixtral-8x7b", "a decoder without them"),
+        ("mixtral-8x7b", "tfcalc ranks MODEL --dp 8"),
         ("t5-small", "Open"),
         ("mamba-1.4b", "Mamba"),
         ("albert-large-v2", "Encoder"),
