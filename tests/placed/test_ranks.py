@@ -192,7 +192,6 @@ MEMORY, TRAIN = "memory {} --train --backend megatron", "train {} --gpu 8xh100 -
         (f"{MEMORY} --cp 2 --gpus 3", "--cp 2 = 2 GPUs, and there are 3; take --cp 1, or --gpus 2, or --gpus 4"),
         (f"{MEMORY} --tp 2 --pp 2 --cp 4 --gpus 8", "= 16 GPUs, and there are 8; take --cp 2, or --gpus 16"),
         (f"{MEMORY} --cp 2 --seq 4098", "sequence length 4,098 not divisible by twice context 4; nearest: 4096, 4100"),
-        ("memory mistral-7b --train --backend megatron --cp 2", "with window over devices"),
         (f"{MEMORY} --pp 4 --vpp 2 --grad-accum 6", "micro-batches 6 not divisible by pipeline 4; nearest: 4, 8"),
         (f"{TRAIN} --pp 4 --vpp 2 --grad-accum 6", "micro-batches 6 not divisible by pipeline 4; nearest: 4, 8"),
         (f"{TRAIN} --pp 4 --vpp 2", "micro-batches 1 not divisible by pipeline 4; nearest: 4"),

@@ -74,7 +74,7 @@ class MegatronStep(NamedTuple):
         code the last micro-batch in flight runs, over what the others have saved.
         """
         model, run, plan, stage = self
-        check_steps(model, plan)
+        check_steps(plan)
         if plan.loop != TRAINER:
             raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
         model_, plan_ = remembering(model), remembering(plan)
@@ -282,15 +282,13 @@ def shared_out(run: Workload, plan: Training) -> Workload:
     return run.replaced(seq_len=at.share_of_sequence(run.seq_len))
 
 
-def check_steps(model: Model, plan: Training) -> None:
-    """Raise InvalidModel for a sequence that GPUs cannot share, or chunks in whose order the micro-batches do not come.
+def check_steps(plan: Training) -> None:
+    """Raise InvalidModel for sequences that nobody shared, or chunks in whose order the micro-batches do not come.
 
     One micro-batch is the default, and stands for any number that fills the pipeline.
     """
-    if value_of(plan.context_parallel) != 1:
-        if plan.of_2022:
-            raise InvalidModel("--cp with --backend megatron-2022, which did not have it", "take --backend megatron")
-        on_device(model.module(), Layout(cp=plan.context_parallel))
+    if value_of(plan.context_parallel) != 1 and plan.of_2022:
+        raise InvalidModel("--cp with --backend megatron-2022, which did not have it", "take --backend megatron")
     if plan.grad_accum != 1:
         at = layout_of(plan)
         schedule_of(at.vpp).check(at.pp, plan.grad_accum, at.vpp)
