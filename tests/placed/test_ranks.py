@@ -205,6 +205,19 @@ def test_what_training_cannot_share_is_refused_in_a_line(tfcalc: Program, words:
     assert not done.stdout
 
 
+def test_no_length_fits_where_the_states_alone_do_not(tfcalc: Program) -> None:
+    """A share of Llama 3 70B over 8 GPUs: 18 bytes of 8.8B parameters are twice a card, whatever the length.
+
+    Lengths that the GPUs cannot share are no reason for that.
+    """
+    words = "memory llama-3-70b --train --backend megatron --tp 8 --sequence-parallel --gpu h100 --json"
+    done = tfcalc(*words.split())
+    found = json.loads(done.stdout)
+    assert 18 * 70.5e9 / 8 > found["budget_bytes"]
+    assert (found["largest_batch_size"], found["largest_seq_len"]) == (0, 0)
+    assert "not divisible" not in done.stdout
+
+
 def test_a_run_with_shared_sequences(tfcalc: Program) -> None:
     """``train --cp`` has a step of plan's layout: its tokens by hand, and the seconds and bytes that plan has."""
     shape = ("--seq", "8192", "--tp", "4", "--pp", "2", "--vpp", "4", "--cp", "2", "--zero", "1")
