@@ -150,7 +150,7 @@ def _of_adapters(plan: Training) -> str:
 
 def usual_stage(plan: Training) -> str:
     """Stage of ZeRO that is usual: Megatron-LM's, but for that of 2022, which had none."""
-    return distributed(several=plan.megatron and not plan.of_2022 and known(plan.data_parallel) != 1)
+    return distributed(several=plan.megatron and not plan.of_2022 and known(plan.copies) != 1)
 
 
 def distributed(*, several: bool) -> str:

@@ -168,8 +168,8 @@ class Training(Described):
     )
     gpus: Num | None = dimension(
         "N",
-        "GPUs in all: those that share a copy of the model (--tp, --pp), times the copies of data parallelism, over "
-        "which --zero shards the model states",
+        "GPUs in all: those that share a copy of the model (--tp, --pp, --cp), times the copies of data parallelism, "
+        "over which --zero shards the model states",
         "--gpus",
         follows="tp",
         shown=Shown("gpus", front=True),
@@ -267,6 +267,14 @@ class Training(Described):
         default=1,
         shown=Shown("gpus"),
     )
+    context_parallel: Num = dimension(
+        "c_p",
+        "context parallelism: GPUs that share each sequence (megatron)",
+        "--cp",
+        "--context-parallel",
+        default=1,
+        shown=Shown("gpus"),
+    )
 
     help_group: ClassVar[str] = "training"
 
@@ -292,8 +300,8 @@ class Training(Described):
 
     @property
     def model_parallel(self) -> Num:
-        """Number of GPUs that share one copy of the model: tensor times pipeline parallelism."""
-        return self.tensor_parallel * self.pipeline_parallel
+        """Number of GPUs that share a copy of the model and its batch: tensor, pipeline and context parallelism."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     @property
     def data_parallel(self) -> Num:
@@ -301,6 +309,11 @@ class Training(Described):
         if self.gpus is None:
             return 1
         return self.gpus if self.model_parallel == 1 else divide(self.gpus, self.model_parallel)
+
+    @property
+    def copies(self) -> Num:
+        """Number of GPUs with the same weights: those that share the batch, and each of its sequences."""
+        return self.data_parallel * self.context_parallel
 
 
 @described()

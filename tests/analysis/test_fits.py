@@ -201,6 +201,15 @@ def test_changes_come_in_the_order_of_what_they_cost() -> None:
         "SGD without momentum",
         "1024 GPUs, FSDP",
     ]
+    by_megatron = Training(precision="bf16-master-fp32-grads", backend="megatron", gpus=1, zero="0")
+    assert order(of_training(load("llama-3-8b"), TRAINING.replaced(recompute="none"), by_megatron)) == [
+        "gradient checkpointing",
+        "batch 1 with gradient accumulation",
+        "all states offloaded to the CPU",
+        "LoRA r=16",
+        "SGD without momentum",
+        "1024 GPUs, FSDP",
+    ]
     assert order(of_serving(Workload(kernel="eager"), Serving(cache="dynamic", context=8192, concurrency=4))) == [
         "flash attention",
         "paged KV cache",

@@ -595,6 +595,29 @@ def test_what_would_fit_is_tried(quick: Quick) -> None:
         assert then["step_seconds"] == remedy["fastest"]["step_seconds"]
 
 
+def test_what_would_fit_is_tried_beside_the_axes_that_were_given(quick: Quick) -> None:
+    """Llama 3 405B's own layout (arXiv 2407.21783, table 4: TP 8, PP 16, CP 1), with none of its layers run again.
+
+    Megatron-LM's distributed optimizer leaves fp32 gradients whole: of 8 layers over 8 GPUs 3.19B, 11.9 GiB. Meta
+    shares these, too (section 3.3.2: FSDP), and then it fits. Each remedy does when it is added to what was typed.
+    """
+    batch, axes = "--seq 8192 --global-batch-size 2048", "--tp 8 --pp 16 --cp 1 --checkpointing none"
+    words = ("plan", "llama-3.1-405b", *batch.split(), *axes.split())
+    machine = ("--gpu", "16384xh100")
+    found = answer(quick, *words, *machine)
+    assert found["fitting"] == 0
+    remedies = {one["change"]: one["fastest"] for one in found["remedies"] if one["change"].startswith("--")}
+    assert len(remedies) == 3
+    for change, fastest in remedies.items():
+        then = answer(quick, *words, *(() if "--gpu" in change else machine), *change.split())
+        assert then["fits"] is True
+        assert then["step_seconds"] == fastest["step_seconds"]
+    chunks = ("--vpp", "8", "--micro-batch", "1")
+    whole, shared = (answer(quick, *words, *machine, *chunks, "--zero", zero)["peak_bytes"] for zero in ("1", "2"))
+    layer = 2 * 16384**2 + 2 * 16384 * 1024 + 3 * 16384 * 53248
+    assert whole - shared == pytest.approx(4 * 8 * layer / 8 * 127 / 128, rel=0.01)
+
+
 def test_a_stage_has_the_whole_head(quick: Quick) -> None:
     """gpt2's 12 layers on 8 stages: its head, of 50,257 x 768 numbers, is more than a stage's layers.
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Program
-from tfcalc import Layout, Training, Workload, flops, load, ranks
+from tfcalc import Layout, Training, Workload, flops, load, memory, ranks
 from tfcalc.catalog import config_of, from_config
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import matmul_flops
@@ -167,6 +167,72 @@ def test_reserved_memory_is_what_megatron_had_on_b200(
     assert max(sizes) / 2**30 == pytest.approx(gib, rel=0.08)
     if what == "reserved":
         assert max(stage.reserved.high_bytes for stage in stages) / 2**30 >= gib
+
+
+def test_memory_with_shared_sequences_is_what_megatron_had_on_b200() -> None:
+    """The first of these by ``memory --backend megatron --cp 4``: within 8 %, and what ranks has."""
+    at, length, times, gib, _ = B200[0]
+    model = from_config({**config_of("llama-3-70b"), "num_hidden_layers": 12})
+    run = Workload(seq_len=length, batch_size=1, phase="train", recompute="none")
+    plan = Training(backend="megatron", tensor_parallel=at.tp, sequence_parallel=True, context_parallel=at.cp)
+    found = memory(model, run, training=plan.replaced(gpus=8, grad_accum=times)).total_bytes
+    assert found / 2**30 == pytest.approx(gib, rel=0.08)
+    stages = ranks(model, at, run.replaced(attention="causal"), Training(zero="1", grad_accum=times)).stages
+    assert [stage.allocated_bytes for stage in stages] == [found]
+
+
+MEMORY, TRAIN = "memory {} --train --backend megatron", "train {} --gpu 8xh100 --tokens 1B --backend megatron"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("memory llama-3-8b --train --cp 2", "--cp 2 needs --backend megatron (it is auto); add --backend megatron"),
+        (f"{MEMORY}-2022 --cp 2", "--cp with --backend megatron-2022, which did not have it; take --backend megatron"),
+        (f"{MEMORY} --cp 2 --gpus 3", "--cp 2 = 2 GPUs, and there are 3; take --cp 1, or --gpus 2, or --gpus 4"),
+        (f"{MEMORY} --tp 2 --pp 2 --cp 4 --gpus 8", "= 16 GPUs, and there are 8; take --cp 2, or --gpus 16"),
+        (f"{MEMORY} --cp 2 --seq 4098", "sequence length 4,098 not divisible by twice context 4; nearest: 4096, 4100"),
+        (f"{MEMORY} --pp 4 --vpp 2 --grad-accum 6", "micro-batches 6 not divisible by pipeline 4; nearest: 4, 8"),
+        (f"{TRAIN} --pp 4 --vpp 2 --grad-accum 6", "micro-batches 6 not divisible by pipeline 4; nearest: 4, 8"),
+        (f"{TRAIN} --pp 4 --vpp 2", "micro-batches 1 not divisible by pipeline 4; nearest: 4"),
+    ],
+)
+def test_what_training_cannot_share_is_refused_in_a_line(tfcalc: Program, words: str, said: str) -> None:
+    done = tfcalc(*words.format("llama-3-8b").split())
+    assert done.returncode in (2, 3)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+def test_no_length_fits_where_the_states_alone_do_not(tfcalc: Program) -> None:
+    """A share of Llama 3 70B over 8 GPUs: 18 bytes of 8.8B parameters are twice a card, whatever the length.
+
+    Lengths that the GPUs cannot share are no reason for that.
+    """
+    words = "memory llama-3-70b --train --backend megatron --tp 8 --sequence-parallel --gpu h100 --json"
+    done = tfcalc(*words.split())
+    found = json.loads(done.stdout)
+    assert 18 * 70.5e9 / 8 > found["budget_bytes"]
+    assert (found["largest_batch_size"], found["largest_seq_len"]) == (0, 0)
+    assert "not divisible" not in done.stdout
+
+
+def test_a_run_with_shared_sequences(tfcalc: Program) -> None:
+    """``train --cp`` has a step of plan's layout: its tokens by hand, and the seconds and bytes that plan has."""
+    shape = ("--seq", "8192", "--tp", "4", "--pp", "2", "--vpp", "4", "--cp", "2", "--zero", "1")
+    of_plan = ("--global-batch-size", "64", "--micro-batch", "1", "--checkpointing", "none")
+    planned = json.loads(tfcalc("plan", "llama-3-8b", "--gpu", "64xh100", *shape, *of_plan, "--json").stdout)
+    _, _, command = planned["layouts"][0]["commands"]
+    assert "--cp 2" in command
+    by_memory = json.loads(tfcalc(*command.split()[1:], "--json").stdout)
+    words = [word for word in command.split()[2:] if word != "--train"]
+    run = json.loads(tfcalc("train", *words, "--gpu", "h100", "--tokens", "1B", "--json").stdout)["run"]
+    assert run["tokens_per_step"] == 64 * 8192
+    assert run["step_seconds"] == pytest.approx(planned["step_seconds"])
+    assert run["peak_bytes"] == planned["peak_bytes"] == by_memory["peak_bytes"]
+    assert by_memory["conventions"]["data_parallel"] == 64 // (4 * 2 * 2)
+    assert by_memory["conventions"]["global_batch_size"] == 64
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_question import PlanQuestion
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import named
+from tfcalc.placed.layout import PipelineEnds, ends_of
 from tfcalc.search.axes import Axes
-from tfcalc.search.possible import PipelineEnds, ends_of, placed, stages_of
+from tfcalc.search.possible import placed, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
@@ -139,5 +140,19 @@ def test_ends_of_pipelines_by_hand() -> None:
     assert ends_of(94, 64) is None
     kinds = tfcalc.load("deepseek-v3")
     space = PlanCase(PlanQuestion(kinds, named("h100")[0], 16, 64, 1024, Axes())).space
-    assert stages_of(space, 16, 1) == ((3, 0), (0, 4), (0, 2))  # three dense layers come first
-    assert stages_of(space, 1, 1) == ((3, 58), (0, 0), (3, 58))
+    assert stages_of(space, 16, 1) == (((3, 0), (0, 4), (0, 2)), 1)  # three dense layers come first
+    assert stages_of(space, 32, 1) == (((1, 0), (0, 2), (0, 0)), 2)  # on the first two stages
+    assert stages_of(space, 1, 1) == (((3, 58), (0, 0), (3, 58)), 1)
+
+
+def test_a_plan_has_the_bytes_of_the_fullest_rank() -> None:
+    """The fullest of 32 stages of DeepSeek-V3 is the third, the first with experts: less is in flight than before."""
+    fixed = Axes(tp=(2,), pp=(32,), cp=(1,), ep=(16,), etp=(1,), micro_batch=(2,), zero=(1,), again=(0,))
+    model = tfcalc.load("deepseek-v3")
+    case = PlanCase(PlanQuestion(model, named("b200")[0], 1024, 4096, 4096, fixed))
+    at = case.found.at(case.found.fastest(1)[0])
+    run = tfcalc.Workload(seq_len=4096, batch_size=at.micro_batch, recompute="none")
+    plan = tfcalc.Training(precision="bf16-master-fp32-grads", zero="1", grad_accum=at.batches)
+    allocated = [stage.allocated_bytes for stage in tfcalc.ranks(model, placed(at, case.space), run, plan).stages]
+    assert allocated.index(max(allocated)) == 2
+    assert case.peak(case.by.evaluated(at)) == pytest.approx(max(allocated), rel=5e-4)

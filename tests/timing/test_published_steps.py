@@ -227,7 +227,7 @@ def test_layers_of_uneven_chunks() -> None:
     assert [len(chunk) for chunk in chunks] == [3] + 14 * [4] + [2]
     assert [place for chunk in chunks for place in chunk] == list(range(61))
     space = space_of("deepseek-v3", 4096, 256, 4096, fixed=Axes(pp=(4,), vpp=(4,)))
-    assert stages_of(space, 4, 4) == ((3, 12), (0, 16), (0, 14))
+    assert stages_of(space, 4, 4) == (((3, 12), (0, 16), (0, 14)), 1)
 
 
 def test_what_is_enumerated_is_all_that_breaks_no_rule() -> None:

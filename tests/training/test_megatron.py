@@ -307,7 +307,7 @@ def test_a_vocabulary_is_filled_up_until_devices_share_it() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mixtral-8x7b", "a decoder without them"),
+        ("mixtral-8x7b", "tfcalc ranks MODEL --dp 8"),
         ("t5-small", "Open"),
         ("mamba-1.4b", "Mamba"),
         ("albert-large-v2", "Encoder"),
@@ -330,7 +330,7 @@ def test_what_the_paper_does_not_describe_is_refused(name: str, words: str) -> N
         (
             {"pipeline": 9},
             "layers 96 not divisible by pipeline 9; nearest: 8, 12; "
-            "or ranks --first-stage-layers N, --last-stage-layers N",
+            "or ranks --first-stage-layers 10 --last-stage-layers 9",  # 7 stages of 11 between
         ),
         (
             {"pipeline": 8, "interleave": 5},

@@ -181,8 +181,13 @@ def _on_gpus(workload: Workload, plan: Training) -> str:
     if plan.size("gpus") == 1:
         return ""
     sharing = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{plan.zero}" if plan.zero != "0" else "DP"
-    ways = {"TP": plan.tensor_parallel, "PP": plan.pipeline_parallel, sharing: plan.data_parallel}
+    shared = plan.context_parallel != 1
+    ways = {
+        **{"TP": plan.tensor_parallel, "PP": plan.pipeline_parallel, "CP": plan.context_parallel},
+        "DP" if shared else sharing: plan.data_parallel,
+    }
     layout = " x ".join(f"{way} {size:,}" for way, size in ways.items() if size != 1)
+    layout += f" ({sharing} {plan.copies:,})" * (shared and plan.zero != "0")
     batch = global_batch(workload, plan)
     tokens = f"global batch {batch:,} x {workload.seq_len:,} = {tokens_of_step(workload, plan):,} tokens"
     return f" per GPU, {plan.size('gpus'):,} GPUs = {layout}, {tokens}"

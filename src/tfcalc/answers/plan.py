@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import model_of
@@ -267,21 +268,29 @@ class Plan(OneLayout):
 
     @cached_property
     def cures(self) -> list[Cure]:
-        """Changes of the question with which a layout fits: other axes, more GPUs, larger GPUs."""
+        """Changes of the question with which a layout fits: other axes, gradients shared, more GPUs, larger GPUs."""
         return list(self._cures())
 
     def _cures(self) -> Iterator[Cure]:
-        question, freed = self.question, Axes()
-        if question.fixed != freed and (found := self._with(fixed=freed)):
-            yield Cure("all axes free", found)
-        for gpus in _doubled(question.gpus):
-            if found := self._with(fixed=freed, gpus=gpus):
-                yield Cure(f"--gpu {gpus}x{question.card.name.lower()}", found)
-                break
-        for card in _larger(question.card):
-            if found := self._with(fixed=freed, card=card):
-                yield Cure(f"--gpu {question.gpus}x{card.name.lower()}", found)
-                break
+        """Yield them, each beside the axes that were given; all these are free where no layout fits otherwise."""
+        question, ways = self.question, {"": self.question.fixed}
+        if question.fixed != Axes():
+            if found := self._with(fixed=Axes()):
+                yield Cure("all axes free", found)
+            else:
+                ways[", all axes free"] = Axes()
+        if question.fixed.zero is None and (found := self._with(fixed=question.fixed._replace(zero=(2,)))):
+            yield Cure("--zero 2", found)
+        more = ((gpus, question.card) for gpus in _doubled(question.gpus))
+        larger = ((question.gpus, card) for card in _larger(question.card))
+        for machines in more, larger:
+            yield from islice(self._on(machines, ways), 1)
+
+    def _on(self, machines: Iterable[tuple[int, Accelerator]], ways: Mapping[str, Axes]) -> Iterator[Cure]:
+        for gpus, card in machines:
+            for way, fixed in ways.items():
+                if found := self._with(fixed=fixed, gpus=gpus, card=card):
+                    yield Cure(f"--gpu {gpus}x{card.name.lower()}{way}", found)
 
     def _with(self, **changes: object) -> LayoutOfCase | None:
         """Return the fastest layout that fits after these changes; None where none does."""
@@ -332,7 +341,7 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory of what is listed: that of memory --train, with --cp of a GPU's share of the sequence; of all "
+            "memory of what is listed: that of memory --train, with --cp but for keys that go around the ring; of all "
             "else a closed form of Megatron-core: what is saved for backward on the GPU, nothing recomputed but whole "
             "layers or named modules; runs that offload take less"
         )

@@ -144,7 +144,7 @@ class PlanCase:
         return int(one.memory) if found is None else found
 
     def _on_tape(self, at: Layouts) -> int | None:
-        """Return the peak of ``memory --train`` on a share of each sequence; None where it knows no such step."""
+        """Return the peak of ``memory --train``; None where it knows no such step."""
         low = self.question.precision in READ
         if self.question.stack != MEGATRON or at.modules or self.space.experts > 1 or low:
             return None
@@ -156,7 +156,7 @@ class PlanCase:
     def asked(self, at: Layouts) -> tuple[Workload, Training]:
         """Return what ``memory --train`` is asked for a layout."""
         run = Workload(
-            seq_len=self.question.length // at.cp,
+            seq_len=self.question.length,
             batch_size=at.micro_batch,
             phase="train",
             recompute="full" if at.again else "none",
@@ -171,6 +171,7 @@ class PlanCase:
             sequence_parallel=at.tp > 1,
             pipeline_parallel=at.pp,
             virtual_pipeline=at.vpp,
+            context_parallel=at.cp,
         )
         return run, plan
 

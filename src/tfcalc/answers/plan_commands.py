@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.search.possible import are_uneven, ends_of, uneven_chunks
+from tfcalc.placed.layout import ends_of
+from tfcalc.search.possible import are_uneven, uneven_chunks
 from tfcalc.timing.rates import STACKS
 from tfcalc.training.precisions import OF_MEGATRON
 
@@ -45,6 +46,7 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
                 "--tp": plan.tensor_parallel,
                 "--sequence-parallel": plan.sequence_parallel,
                 **_pipeline(at),
+                "--cp": _above_1(at.cp),
                 "--zero": plan.zero,
                 "--batch": run.batch_size,
                 "--grad-accum": plan.grad_accum,
@@ -141,7 +143,7 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
         "--sequence-parallel": at.sequence_parallel and at.tp > 1,
         **_pipeline(at),
         **options_of_ends(case.work.depth, int(at.pp)),
-        "--cp": at.cp if at.cp > 1 else None,
+        "--cp": _above_1(at.cp),
         "--ep": at.ep if experts else None,
         "--etp": at.etp if experts else None,
         "--dp": at.dp,
@@ -156,20 +158,17 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
 
 
 def _pipeline(at: Layouts) -> Options:
-    return {"--pp": at.pp if at.pp > 1 else None, "--vpp": at.vpp if at.vpp > 1 else None}
+    return {"--pp": _above_1(at.pp), "--vpp": _above_1(at.vpp)}
+
+
+def _above_1(degree: int) -> int | None:
+    return degree if degree > 1 else None
 
 
 def options_of_ends(depth: int, pp: int) -> Options:
     """Return how layers that do not divide fill the stages, as options of ``ranks``; nothing where they divide."""
     ends = ends_of(depth, pp) if depth % pp else None
-    if ends is None:
-        return {}
-    return {
-        "--first-stage-layers": ends.first,
-        "--last-stage-layers": ends.last,
-        "--embedding-as-layer": ends.counts_embedding,
-        "--loss-as-layer": ends.counts_loss,
-    }
+    return ends.options if ends else {}
 
 
 def filled(depth: int, pp: int, vpp: int) -> str:

@@ -11,7 +11,6 @@ from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
-from tfcalc.core.number import divide
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import distributed
 from tfcalc.errors import InvalidModel
@@ -62,7 +61,7 @@ class LayoutKeys(Record):
     gpus = integer("GPUs in all", lambda at: value_of(at.gpus), ratio(".tp", ".pp", ".cp", ".dp"))
     sequence_parallel = boolean(
         "whether GPUs of tensor parallelism share the tokens outside of attention and MLP",
-        lambda at: at.sequence_parallel,
+        lambda at: bool(at.sequence_parallel and value_of(at.tp) != 1),
     )
 
 
@@ -238,7 +237,7 @@ class RanksAnswer(Answer):
         uneven = at.first_layers is not None or at.last_layers is not None or at.counts_embedding or at.counts_loss
         if uneven or value_of(at.ep) != 1 or at.etp is not None or self.run.named_modules:
             return None
-        run = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp), recompute=self._recompute)
+        run = self.run.replaced(recompute=self._recompute)
         plan = self.plan.replaced(
             backend="megatron",
             gpus=at.gpus,
@@ -246,6 +245,7 @@ class RanksAnswer(Answer):
             sequence_parallel=at.sequence_parallel,
             pipeline_parallel=at.pp,
             virtual_pipeline=at.vpp,
+            context_parallel=at.cp,
         )
         try:
             known = MegatronStep(self.of, *Peaks(self.of).resolved(run, plan), stage)
@@ -281,10 +281,11 @@ class RanksAnswer(Answer):
             modules=self.run.modules_again,
             sequence_parallel=at.sequence_parallel,
             stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
+            between=value_of(at.stage),
         )
         memory = DeviceMemory(work, own, states=precision(self.plan.precision))
-        last = value_of(at.stage) == own.pp - 1
-        between = 0 if last else value_of(at.stage)
+        last = own.between == own.pp - 1
+        between = own.between != 0 and not last
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
         return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
 

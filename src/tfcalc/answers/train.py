@@ -30,6 +30,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32, INT4
+from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import COLOCATE, DPO, GRPO, PPO, SERVER, SFT, Training
 from tfcalc.report.declared import Answer, Key, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
@@ -379,6 +380,7 @@ class RunOnCard(VerdictOnCard):
             tp=value_of(plan.tensor_parallel),
             pp=value_of(plan.pipeline_parallel),
             vpp=value_of(plan.virtual_pipeline),
+            cp=value_of(plan.context_parallel),
             dp=self.copies,
             micro_batch=value_of(step_run(run, with_method(self.ran[1])).batch_size),
             batches=value_of(plan.grad_accum),
@@ -915,6 +917,9 @@ def train(
 def trained(question: TrainQuestion) -> Train:
     """Return the answer of a training's question. Raises UsageError for a utilisation that is none."""
     check_size("tokens", question.tokens, most=MOST_TOKENS)
+    stages, chunks = question.plan.pipeline_parallel, question.plan.virtual_pipeline
+    if stages != 1 and chunks != 1:
+        schedule_of(chunks).check(stages, question.plan.grad_accum, chunks)
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")

@@ -267,7 +267,8 @@ class TrainingMemory(PeakMemory):
             "bitsandbytes",
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
-        *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
+        *("pipeline_parallel", "virtual_pipeline", "context_parallel", "bytes_per_parameter", "total"),
+        "micro_batches",
         *("data_parallel", "global_batch_size", TOKENS_OF_STEP),
     )
 
@@ -528,10 +529,11 @@ def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload
 
 def _between_gpus(plan: Training) -> tuple[str, ...]:
     """Return the buffers in which GPUs exchange gradients and weights, as far as they are not counted."""
-    if plan.data_parallel == 1:
+    if plan.copies == 1:
         return ()
     counted = plan.zero == "0" or placement_of(plan).by_units
-    return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
+    ring = ("keys and values on their way around the ring",) * (plan.context_parallel != 1)
+    return ("NCCL's buffers" if counted else "communication buffers of ZeRO", *ring)
 
 
 def _other_phases(step: Step, units: str) -> str:
@@ -740,9 +742,9 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
             f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
-    if plan.data_parallel != 1 and plan.gradient_as_bucket_view:
+    if plan.copies != 1 and plan.gradient_as_bucket_view:
         yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
-    elif plan.data_parallel != 1 and plan.zero == "0" and not plan.megatron:
+    elif plan.copies != 1 and plan.zero == "0" and not plan.megatron:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"

@@ -197,9 +197,6 @@ INSTEAD = {
     "--price": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--cost": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--days": "train MODEL --tokens N --gpu NAME tells the hours of a run",
-    "--cp": "context parallelism is of plan and ranks",
-    "--ep": "expert parallelism is of serving, plan and ranks",
-    "--dp": "data parallelism is --gpus N, with --zero 1, 2 or 3 to share the model states",
     "--deepspeed": "its stage is --zero 0, 1, 2 or 3",
     **dict.fromkeys(PACKED, "every sequence is counted as full, as packing makes it: leave it out"),
     "--max-seq-len": "type --seq of training, or --context of serving",
@@ -289,6 +286,8 @@ OF_COMMAND = {
         "--block-size": "--seq",
         "--global-batch-size": OF_ALL_COPIES,
         "--global-batch": OF_ALL_COPIES,
+        "--dp": "data parallelism is --gpus N, with --zero 1, 2 or 3 to share the model states",
+        "--ep": "plan has the seconds of experts that GPUs share: tfcalc plan MODEL --gpu 8xh100 --ep 8",
     },
     "serve": {
         "--seq": "--context",

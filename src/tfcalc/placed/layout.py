@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from math import ceil, lcm
 from typing import NamedTuple
 
-from tfcalc.core.number import Num, ceil_div, divide, total
+from tfcalc.core.number import Num, ceil_div, divide, divisors, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 
@@ -114,7 +115,7 @@ class Layout(NamedTuple):
         """
         if self.first_layers is None and self.last_layers is None:
             counted = layers + self.counts_embedding + self.counts_loss
-            check_even(_with_ends(self), counted, _chunks(self), self.chunks, UNEVEN if self.vpp == 1 else "")
+            check_even(_with_ends(self), counted, _chunks(self), self.chunks, _uneven(layers, self))
             here: Num = divide(counted, self.pp)
             return here - int(self.first and self.counts_embedding) - int(self.last and self.counts_loss)
         given = [each for each in (self.first_layers, self.last_layers) if each is not None]
@@ -162,6 +163,17 @@ class Layout(NamedTuple):
         """Return this GPU's share of heads, of a matrix's columns, or of tokens: ``whole / t``. Raises InvalidModel."""
         check_even(what, whole, "tensor", self.tp)
         part: Num = divide(whole, self.tp)
+        return part
+
+    def share_of_sequence(self, length: Num) -> Num:
+        """Return the tokens of a sequence that this GPU has. Raises InvalidModel.
+
+        Each of those that share it has one piece from either end, so that all have as many pairs of causal attention.
+        """
+        if known(self.cp) == 1:
+            return length
+        check_multiple("sequence length", length, "twice context", 2 * self.cp)
+        part: Num = divide(length, self.cp)
         return part
 
     def share_of_words(self, vocabulary: Num) -> Num:
@@ -216,6 +228,61 @@ class Layout(NamedTuple):
         raise InvalidModel(f"{fact} {counted}", f"nearest: data {_multiple(enough // group, value_of(self.dp)):,}")
 
 
+class PipelineEnds(NamedTuple):
+    """Ends of a pipeline whose layers do not divide over its stages, and the ``most`` layers of a stage.
+
+    Either the embedding, or it and the loss, count as a layer, or the first and the last stage have numbers of their
+    own: the options of Megatron-LM, and of ``ranks``.
+    """
+
+    most: int
+    counts_embedding: bool = False
+    counts_loss: bool = False
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def options(self) -> dict[str, int | bool | None]:
+        """Options of ``ranks`` that say so."""
+        return {
+            "--first-stage-layers": self.first,
+            "--last-stage-layers": self.last,
+            "--embedding-as-layer": self.counts_embedding,
+            "--loss-as-layer": self.counts_loss,
+        }
+
+    @property
+    def words(self) -> str:
+        """``--first-stage-layers 7 --last-stage-layers 6``."""
+        given = ((flag, value) for flag, value in self.options.items() if value is not None and value is not False)
+        return " ".join(flag if value is True else f"{flag} {value}" for flag, value in given)
+
+    def chunks(self, depth: int, pp: int) -> list[int]:
+        """Return the numbers of chunks in which a stage's layers can be interleaved."""
+        if pp == 1 or self.first is not None:
+            return [1]
+        return divisors((depth + self.counts_embedding + self.counts_loss) // pp)
+
+
+@cache
+def ends_of(depth: int, pp: int) -> PipelineEnds | None:
+    """Return how the layers fill the stages; None where the largest stage would have more than it has to.
+
+    >>> ends_of(32, 4), ends_of(126, 16).counts_loss, ends_of(61, 16)[-2:], ends_of(94, 64)
+    (PipelineEnds(most=8, counts_embedding=False, counts_loss=False, first=None, last=None), True, (3, 2), None)
+    """
+    most = -(-depth // pp)
+    for embedding, loss in ((False, False), (True, True), (True, False)):
+        counted = depth + embedding + loss
+        if counted % pp == 0 and counted // pp == most:
+            return PipelineEnds(most, embedding, loss)
+    for between in (most, most - 1):
+        rest = depth - (pp - 2) * between
+        if 0 <= rest <= 2 * most:
+            return PipelineEnds(most, first=-(-rest // 2), last=rest // 2)
+    return None
+
+
 def _multiple(step: int, near: int) -> int:
     """Return the multiple of ``step`` at ``near`` or above it."""
     return ceil(near / step) * step
@@ -230,6 +297,15 @@ def _chunks(at: Layout) -> str:
     return "pipeline" if at.vpp == 1 else f"pipeline {at.pp} x interleave {at.vpp} ="
 
 
+def _uneven(layers: Num, at: Layout) -> str:
+    """Say how ``ranks`` shares out layers that the stages of a pipeline do not divide."""
+    depth, stages = known(layers), known(at.pp)
+    if depth is None or stages is None or at.vpp != 1 or at.counts_embedding or at.counts_loss:
+        return ""
+    ends = ends_of(depth, stages)
+    return f"; or ranks {ends.words}" if ends else ""
+
+
 def check_same(what: str, number: Num, other: Num) -> None:
     """Raise InvalidModel for two numbers that have to be equal, and are not."""
     found, wanted = known(number), known(other)
@@ -242,10 +318,6 @@ def check_least(what: str, number: Num, least: int) -> None:
     size = known(number)
     if size is not None and size < least:
         raise InvalidModel(f"{what} {size}", f"it is {least} or more")
-
-
-UNEVEN = "; or ranks --first-stage-layers N, --last-stage-layers N"
-"""What shares layers out that the stages of a pipeline do not divide."""
 
 
 def check_even(what: str, whole: Num, by: str, parts: Num, otherwise: str = "") -> None:

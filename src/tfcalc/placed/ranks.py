@@ -112,7 +112,7 @@ class Ranks:
 
     def _rank(self, at: Layout) -> Rank:
         module = on_device(self.model, at)
-        share = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp))
+        share = self.run.replaced(seq_len=at.share_of_sequence(self.run.seq_len))
         alone = on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
         tree = counted(module, share)
         if modules := self.run.named_modules:
@@ -125,10 +125,9 @@ class Ranks:
         at = self.layout
         self._check_of_model()
         at.check()
-        if known(at.cp) != 1:
-            check_even("sequence length", self.run.seq_len, "twice context", 2 * at.cp)
+        share = at.share_of_sequence(self.run.seq_len)
         if at.sequence_parallel:
-            check_even("tokens of a sequence", divide(self.run.seq_len, at.cp), "tensor", at.tp)
+            check_even("tokens of a sequence", share, "tensor", at.tp)
 
     def _check_of_model(self) -> None:
         """Raise InvalidModel for what has no effect on this model."""

@@ -98,7 +98,9 @@ def check_saved(piece: Module) -> None:
         if isinstance(each, ExpertParallel | LatentOnDevice):
             kind = "experts" if isinstance(each, ExpertParallel) else "latent attention"
             fact = f"what {each.name} ({kind}) saves on each of several devices is not known"
-            raise InvalidModel(fact, "ask plan, whose closed form has both, or take a decoder without them")
+            raise InvalidModel(
+                fact, "plan and ranks have both: tfcalc plan MODEL --gpu 8xh100, tfcalc ranks MODEL --dp 8"
+            )
         if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
             check_even("key and value heads", each.groups, "tensor", each.devices)
 

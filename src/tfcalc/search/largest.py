@@ -8,7 +8,7 @@ from functools import cached_property
 from math import isqrt
 from typing import NamedTuple
 
-from tfcalc.errors import TfcalcError
+from tfcalc.errors import InvalidModel, TfcalcError
 
 MOST = 10**12
 """The largest size that is tried: no dimension is accepted beyond it."""
@@ -283,7 +283,12 @@ def _length(size: GrowingSize, budget: int) -> int | None:
     if limit is not None and size.need(size.asked) <= budget and size.need(limit) <= budget:
         return limit
     found = _multiple(size, budget, MULTIPLE, most=limit or MOST, then=limit or 0)
-    return _any(size, budget) if found == 0 else found
+    if found != 0:
+        return found
+    try:
+        return _any(size, budget)
+    except InvalidModel:  # GPUs that share a sequence share multiples alone
+        return 0
 
 
 def _exact(size: GrowingSize, budget: int, value: int) -> int | None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
+from tfcalc.placed.layout import ends_of
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, ends_of, stages_of
+from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes
@@ -63,6 +64,7 @@ class ChosenLayout(NamedTuple):
     def layouts(self, space: Space, *, staged: bool = True) -> Layouts:
         """Return them with what follows: micro-batches, shards, and, if ``staged``, layers of stages (for memory)."""
         copies = self.dp * self.cp
+        stages = _stages(space, self.pp, self.vpp) if staged else None
         return Layouts(
             tp=self.tp,
             pp=self.pp,
@@ -78,7 +80,7 @@ class ChosenLayout(NamedTuple):
             again=self.again,
             modules=space.modules,
             sequence_parallel=space.sequence_parallel,
-            stages=_stages(space, self.pp, self.vpp) if staged else None,
+            **({} if stages is None else {"stages": stages[0], "between": stages[1]}),
         )
 
     @property
@@ -86,8 +88,11 @@ class ChosenLayout(NamedTuple):
         return not is_array(self.replicas) and bool(self.replicas > 1)
 
 
-def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] | None:
-    """Return the layers of each kind on three stages of each layout; None where all stages have as many."""
+def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[tuple[Many, ...], ...], Many] | None:
+    """Return the layers of each kind on three stages of each layout, and the number of the one between.
+
+    None where all stages have as many.
+    """
     if not is_array(pp):
         return stages_of(space, int(pp), int(vpp))
     import numpy as np
@@ -102,13 +107,12 @@ def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] |
         return None
     place = np.zeros(len(present), dtype=np.intp)
     place[different] = range(len(different))
-    even = [
-        tuple(tuple(layer.copies / (code // longest) for layer in space.work.layers) for _ in range(3))
-        for code in different
-    ]
-    table = np.array([one or other for one, other in zip(known, even, strict=True)], dtype=np.float64)
-    here = table[place[codes]]
-    return tuple(tuple(here[:, stage, kind] for kind in range(here.shape[2])) for stage in range(here.shape[1]))
+    even = [[[layer.copies / (code // longest) for layer in space.work.layers]] * 3 for code in different]
+    layers = [one.layers if one else other for one, other in zip(known, even, strict=True)]
+    here = np.array(layers, dtype=np.float64)[place[codes]]
+    between = np.array([one.between if one else 1 for one in known], dtype=np.float64)[place[codes]]
+    kinds = range(here.shape[2])
+    return tuple(tuple(here[:, stage, kind] for kind in kinds) for stage in range(here.shape[1])), between
 
 
 def stages_of_zero(space: Space, *, pipeline: bool) -> Sequence[int]:

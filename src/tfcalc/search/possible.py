@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import NODE
-from tfcalc.placed.layout import Layout, near_divisors
+from tfcalc.placed.layout import Layout, PipelineEnds, ends_of, near_divisors
 from tfcalc.placed.rules import on_device
 from tfcalc.placed.schedules import schedule_of
 from tfcalc.search.axes import Axes
@@ -75,45 +75,6 @@ class Space(NamedTuple):
         return max((round(layer.scores / self.work.length**2) for layer in self.work.layers), default=0)
 
 
-class PipelineEnds(NamedTuple):
-    """Ends of a pipeline whose layers do not divide over its stages, and the ``most`` layers of a stage.
-
-    Either the embedding, or it and the loss, count as a layer, or the first and the last stage have numbers of their
-    own: the options of Megatron-LM, and of ``ranks``.
-    """
-
-    most: int
-    counts_embedding: bool = False
-    counts_loss: bool = False
-    first: int | None = None
-    last: int | None = None
-
-    def chunks(self, depth: int, pp: int) -> list[int]:
-        """Return the numbers of chunks in which a stage's layers can be interleaved."""
-        if pp == 1 or self.first is not None:
-            return [1]
-        return divisors((depth + self.counts_embedding + self.counts_loss) // pp)
-
-
-@cache
-def ends_of(depth: int, pp: int) -> PipelineEnds | None:
-    """Return how the layers fill the stages; None where the largest stage would have more than it has to.
-
-    >>> ends_of(32, 4), ends_of(126, 16).counts_loss, ends_of(61, 16)[-2:], ends_of(94, 64)
-    (PipelineEnds(most=8, counts_embedding=False, counts_loss=False, first=None, last=None), True, (3, 2), None)
-    """
-    most = -(-depth // pp)
-    for embedding, loss in ((False, False), (True, True), (True, False)):
-        counted = depth + embedding + loss
-        if counted % pp == 0 and counted // pp == most:
-            return PipelineEnds(most, embedding, loss)
-    for between in (most, most - 1):
-        rest = depth - (pp - 2) * between
-        if 0 <= rest <= 2 * most:
-            return PipelineEnds(most, first=-(-rest // 2), last=rest // 2)
-    return None
-
-
 def layers_of_stage(copies: Sequence[int], at: Layout) -> tuple[int, ...]:
     """Return how many layers of each kind a stage has; the kinds follow one another, in these ``copies``.
 
@@ -149,17 +110,25 @@ def uneven_chunks(depth: int, number: int) -> list[range]:
     return [range(low, min(high, depth)) for low, high in pairwise(ends)]
 
 
-def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
-    """Return the layers of each kind on the first stage, between, and on the last one; None where all have as many.
+class PipelineStages(NamedTuple):
+    """Layers of each kind on the first stage, on one between, and on the last one.
 
-    Of the stages between it is the one with most parameters; there are none where there are no three stages.
+    Of the stages between it is the first of those with most parameters, which has most micro-batches in flight, with
+    its number; there are none where there are no three stages.
     """
+
+    layers: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    between: int
+
+
+def stages_of(space: Space, pp: int, vpp: int) -> PipelineStages | None:
+    """Return the stages that may be the fullest; None where all have as many layers of each kind."""
     kinds = space.work.layers
     return _stages(tuple((layer.copies, layer.params_of_all) for layer in kinds), pp, vpp)
 
 
 @cache
-def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
+def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> PipelineStages | None:
     copies = [number for number, _ in kinds]
     depth = sum(copies)
     ends = ends_of(depth, pp) if pp <= depth else None
@@ -174,10 +143,12 @@ def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tupl
             return _of_kinds(copies, [place for chunk in chunks for place in chunk])
         return layers_of_stage(copies, at._replace(stage=stage))
 
-    def params(here: tuple[int, ...]) -> int:
-        return sum(copies * each for copies, (_, each) in zip(here, kinds, strict=True))
+    def params(stage: int) -> int:
+        return sum(copies * each for copies, (_, each) in zip(on(stage), kinds, strict=True))
 
-    return on(0), max(map(on, range(1, pp - 1)), key=params, default=(0,) * len(kinds)), on(pp - 1)
+    fullest = max(range(1, pp - 1), key=params, default=None)
+    between = (0,) * len(kinds) if fullest is None else on(fullest)
+    return PipelineStages((on(0), between, on(pp - 1)), fullest or 1)
 
 
 def _with_ends(at: Layout, ends: PipelineEnds) -> Layout:

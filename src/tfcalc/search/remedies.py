@@ -163,38 +163,47 @@ class Options:
         return max(group.cost for group in self.all for change in changes if change in group.degrees)
 
 
+NOT_IN_MEGATRON = ("8-bit", "qlora", "adafactor")
+"""Changes that Megatron-LM's ``--optimizer`` and its layers have no option for."""
+
+
 def of_training(model: Model, run: Workload, plan: Training) -> Options:
     """Return the changes that could be made in training; ``run`` and ``plan`` are resolved."""
+    known = _of_training(model, run, plan)
     return Options(
-        {
-            "kernel": (NOTHING, _kernels(model, run, plan)),
-            "fused": (
-                NOTHING,
-                [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
-            ),
-            "loss": (NOTHING, _loss(model, plan)),
-            "segments": (NOTHING, _segments(plan)),
-            "reference": (NOTHING, _reference(plan)),
-            "sleep": (TRANSFERS, _asleep(plan)),
-            "in-backward": (NOTHING, _in_backward(plan)),
-            "sharing": (NOTHING, list(_sharing(plan))),
-            "checkpointing": (COMPUTE, _checkpointing(model, run, plan)),
-            "batch": (COMPUTE, list(_smaller_batches(run, plan))),
-            "activations": (TRANSFERS, _activations(plan)),
-            "offload": (TRANSFERS, list(_offload(plan))),
-            "8-bit": (
-                QUALITY,
-                [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
-            ),
-            "precision": (QUALITY, _precisions(plan)),
-            "lora": (QUALITY, _lora(model, plan)),
-            "qlora": (QUALITY, _qlora(model, plan)),
-            "adafactor": (QUALITY, _optimizer("Adafactor", "adafactor", plan)),
-            "sgd": (QUALITY, _optimizer("SGD without momentum", "sgd", plan)),
-            "gpus": (HARDWARE, list(_more_gpus(plan))),
-        },
+        {name: known[name] for name in known if not (plan.megatron and name in NOT_IN_MEGATRON)},
         instead={"sharing": _by_pieces(_sharing(plan), plan), "gpus": _by_pieces(_more_gpus(plan), plan)},
     )
+
+
+def _of_training(model: Model, run: Workload, plan: Training) -> Mapping[str, tuple[int, Sequence[Change]]]:
+    return {
+        "kernel": (NOTHING, _kernels(model, run, plan)),
+        "fused": (
+            NOTHING,
+            [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
+        ),
+        "loss": (NOTHING, _loss(model, plan)),
+        "segments": (NOTHING, _segments(plan)),
+        "reference": (NOTHING, _reference(plan)),
+        "sleep": (TRANSFERS, _asleep(plan)),
+        "in-backward": (NOTHING, _in_backward(plan)),
+        "sharing": (NOTHING, list(_sharing(plan))),
+        "checkpointing": (COMPUTE, _checkpointing(model, run, plan)),
+        "batch": (COMPUTE, list(_smaller_batches(run, plan))),
+        "activations": (TRANSFERS, _activations(plan)),
+        "offload": (TRANSFERS, list(_offload(plan))),
+        "8-bit": (
+            QUALITY,
+            [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
+        ),
+        "precision": (QUALITY, _precisions(plan)),
+        "lora": (QUALITY, _lora(model, plan)),
+        "qlora": (QUALITY, _qlora(model, plan)),
+        "adafactor": (QUALITY, _optimizer("Adafactor", "adafactor", plan)),
+        "sgd": (QUALITY, _optimizer("SGD without momentum", "sgd", plan)),
+        "gpus": (HARDWARE, list(_more_gpus(plan))),
+    }
 
 
 def _by_pieces(changes: Iterable[Change], plan: Training) -> list[Change]:
@@ -423,7 +432,7 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 
 def _sharing(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO among the GPUs that there are; the last is FSDP."""
-    if plan.data_parallel != 1 and not plan.megatron:
+    if plan.copies != 1 and not plan.megatron:
         asked = usual_stage(plan) if plan.zero == AUTO else plan.zero
         yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > asked)
         if plan.zero != "3":

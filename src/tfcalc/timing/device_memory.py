@@ -101,13 +101,13 @@ class DeviceMemory:
         """Parts of what the stages have that may be the fullest: one between where they differ."""
         found = [*self.moments(), *self.moments(last=True)]
         if self.at.stages is not None:
-            found += self.moments(between=1)
+            found += self.moments(between=True)
         return found
 
-    def moments(self, *, last: bool = False, between: int = 0) -> list[MemoryParts]:
+    def moments(self, *, last: bool = False, between: bool = False) -> list[MemoryParts]:
         """Parts at the moments that may be the peak of a stage: backward of a layer, and the loss of the last.
 
-        It is the first stage, the last one, or one ``between`` them, by its number.
+        It is the first stage, the last one, or the one ``between`` them.
         """
         states, saved = (part(last=last, between=between) for part in (self.states, self.saved))
         beside = self._workspaces + self._gathered(last=last, between=between)
@@ -116,7 +116,7 @@ class DeviceMemory:
             found.append(MemoryParts(states, saved, self._loss, beside + 0 * saved))
         return found
 
-    def _gathered(self, *, last: bool, between: int) -> Many:
+    def _gathered(self, *, last: bool, between: bool) -> Many:
         """Bytes of what ZeRO-3 gathers: whole weights and gradients of the largest unit, a layer or the tables.
 
         Those of FSDP2 are with its states. Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``.
@@ -174,7 +174,7 @@ class DeviceMemory:
         gathered = where(at.tp > 1, layer.width, 0) if at.sequence_parallel else 0
         return BYTES * self._tokens * (widest / at.tp + 2 * layer.width / self.sharing + gathered)
 
-    def _layers(self, *, last: bool, between: int = 0) -> Sequence[Many]:
+    def _layers(self, *, last: bool, between: bool = False) -> Sequence[Many]:
         """Layers of each kind on a stage."""
         if self.at.stages is None:
             return [layer.copies / self.at.pp for layer in self.work.layers]
@@ -184,7 +184,7 @@ class DeviceMemory:
     def _tokens(self) -> Many:
         return self.at.micro_batch * self.work.length / self.at.cp
 
-    def states(self, *, last: bool = False, between: int = 0) -> Many:
+    def states(self, *, last: bool = False, between: bool = False) -> Many:
         """Weights, gradients and the optimizer's states."""
         at = self.at
         here = list(zip(self._layers(last=last, between=between), self.work.layers, strict=True))
@@ -196,7 +196,7 @@ class DeviceMemory:
         of_dense, of_experts = self._bytes_of_params
         return dense * of_dense + experts * of_experts
 
-    def _tables(self, *, last: bool, between: int) -> Many:
+    def _tables(self, *, last: bool, between: bool) -> Many:
         """Parameters outside of the layers; where tensor parallelism shares a vocabulary, it is filled up."""
         at, head = self.at, self.work.vocabulary * self.work.width
         tied = self.work.outside < 2 * head
@@ -207,7 +207,7 @@ class DeviceMemory:
             return 0
         return where(at.pp > 1, (head if last else self.work.outside - (0 if tied else head)) + filled, of_all)
 
-    def _positions(self, *, last: bool, between: int) -> Many:
+    def _positions(self, *, last: bool, between: bool) -> Many:
         """Learned positions, which are on the first stage alone."""
         if between:
             return 0
@@ -256,7 +256,7 @@ class DeviceMemory:
         gradients = where(zero >= 2, WEIGHT / copies, WEIGHT)
         return weights + gradients + added_up + where(zero >= 1, shared / copies, shared)
 
-    def saved(self, *, last: bool = False, between: int = 0) -> Many:
+    def saved(self, *, last: bool = False, between: bool = False) -> Many:
         """Bytes saved for backward, of all micro-batches in flight.
 
         DeepSpeed has each stage's results until their backward (runtime/pipe/engine.py: ``pipe_buffers``); Megatron-LM
@@ -365,10 +365,10 @@ class DeviceMemory:
         read = BYTES + own if of_heads else self.read
         return read * product.inner * (product.inner != width) + BYTES * product.columns * (product.columns != width)
 
-    def in_flight(self, *, last: bool = False, between: int = 0) -> Many:
+    def in_flight(self, *, last: bool = False, between: bool = False) -> Many:
         """Micro-batches of a whole stage whose results wait for backward."""
         at = self.at
-        stage = at.pp - 1 if last else between
+        stage = at.pp - 1 if last else at.between if between else 0
         plain = PLAIN.in_flight(stage, at.pp, at.batches).value
         interleaved = INTERLEAVED.in_flight(stage, at.pp, at.batches, at.vpp).value
         return where((at.vpp > 1) & (at.pp > 1), interleaved, plain)

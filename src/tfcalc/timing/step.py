@@ -66,6 +66,7 @@ class Layouts(NamedTuple):
         modules: modules of each layer that run again, of ``core.recomputation.MODULES`` (selective checkpointing).
         sequence_parallel: GPUs of tensor parallelism share the hidden vectors of all tokens.
         stages: layers of each kind on the first stage, on one between and on the last; None where all have as many.
+        between: number of the one between, from 0.
     """
 
     tp: Many = 1
@@ -83,6 +84,7 @@ class Layouts(NamedTuple):
     modules: tuple[str, ...] = ()
     sequence_parallel: bool = True
     stages: tuple[tuple[Many, ...], ...] | None = None
+    between: Many = 1
 
     @property
     def recompute(self) -> str:

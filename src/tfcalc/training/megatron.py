@@ -74,9 +74,11 @@ class MegatronStep(NamedTuple):
         code the last micro-batch in flight runs, over what the others have saved.
         """
         model, run, plan, stage = self
+        check_steps(plan)
         if plan.loop != TRAINER:
             raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
-        model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
+        model_, plan_ = remembering(model), remembering(plan)
+        run, run_ = shared_out(run, plan), shared_out(remembering(run), plan_)
         sized = held_on_device(on_device(model.module(), self.at), run, plan)
         piece = on_device(model_.module(), layout_of(plan_)._replace(stage=stage))
         tree = held_on_device(piece, run_, plan)
@@ -88,7 +90,7 @@ class MegatronStep(NamedTuple):
         stays = not plan.of_2022 or gradients_stay(by, placement) or plan.grad_accum != 1
         gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
         standing = standing_of(states, beside)
-        recorder = None if plan.of_2022 else chunk_of(model, run, plan, stage, ends_alone=True)
+        recorder = None if plan.of_2022 else chunk_of(*self, ends_alone=True)
         moments = over(bytes_in(saved), recorder)
         found = phases(standing, gradients, moments, gathered, scratch, gradients_resident=stays)
         peak = highest(found)
@@ -163,7 +165,7 @@ def fullest_stage(model: Model, run: Workload, plan: Training) -> FullestStage:
         return found
     last = first._replace(stage=stages - 1)
     waiting = 1 - Fraction(value_of(chunks_in_flight(last.at)), value_of(chunks_in_flight(first.at)))
-    tokens = value_of(run.batch_size) * value_of(run.seq_len)
+    tokens = value_of(run.batch_size) * value_of(shared_out(run, plan).seq_len)
     logits = MOST_OF_A_LOGIT * tokens * value_of(module.output.fan_out) // value_of(plan.tensor_parallel)
     if logits > waiting * bytes_in(step.saved):
         other = last.memory()
@@ -184,7 +186,7 @@ def chunk_of(model: Model, run: Workload, plan: Training, stage: int = 0, *, end
     Gradients of weights are added to their buffer. ``ends_alone``: of equal layers those at the ends run, which is
     enough to find when most is live.
     """
-    at = layout_of(plan)
+    at, run = layout_of(plan), shared_out(run, plan)
     chunk = stage + (at.pp * (at.vpp - 1) if stage == at.pp - 1 else 0)
     piece = on_device(model.module(), at._replace(pp=at.pp * at.vpp, vpp=1, stage=chunk))
     tree = held_on_device(piece, run, plan)
@@ -272,6 +274,24 @@ def dummy_gradients(tree: Component) -> Component:
 def layout_of(plan: Training) -> Layout:
     """Its first stage."""
     return Layout(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
+
+
+def shared_out(run: Workload, plan: Training) -> Workload:
+    """Workload of one GPU: its share of each sequence. Keys that go around the ring are not in it."""
+    at = Layout(cp=plan.context_parallel)
+    return run.replaced(seq_len=at.share_of_sequence(run.seq_len))
+
+
+def check_steps(plan: Training) -> None:
+    """Raise InvalidModel for sequences that nobody shared, or chunks in whose order the micro-batches do not come.
+
+    One micro-batch is the default, and stands for any number that fills the pipeline.
+    """
+    if value_of(plan.context_parallel) != 1 and plan.of_2022:
+        raise InvalidModel("--cp with --backend megatron-2022, which did not have it", "take --backend megatron")
+    if plan.grad_accum != 1:
+        at = layout_of(plan)
+        schedule_of(at.vpp).check(at.pp, plan.grad_accum, at.vpp)
 
 
 def held_on_device(piece: Module, run: Workload, plan: Training) -> Component:

@@ -64,7 +64,7 @@ def check_plan(plan: Training) -> None:
     check_gpus(plan)
     if plan.capability == METAL:
         check_metal(plan)
-    if plan.data_parallel == 1:
+    if plan.copies == 1:
         if plan.zero != "0":
             fact = f"--zero {plan.zero} {_alone(plan)} has no effect"
             raise InvalidModel(fact, f"add --gpus {8 * plan.model_parallel}")
@@ -93,7 +93,7 @@ def check_plan(plan: Training) -> None:
             raise InvalidModel(fact, "add --pp 2, or leave it out")
     if precision(plan.precision).cast_when_gathered and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
-    if plan.gradient_as_bucket_view and (plan.data_parallel == 1 or not has_buckets(plan)):
+    if plan.gradient_as_bucket_view and (plan.copies == 1 or not has_buckets(plan)):
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
     if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
         raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
@@ -129,12 +129,13 @@ def check_gpus(plan: Training, card: str = "") -> None:
     gpus, of_a_copy = known(plan.size("gpus")), known(plan.model_parallel)
     if gpus is None or of_a_copy is None or gpus % of_a_copy == 0:
         return
-    sizes = {"--tp": value_of(plan.tensor_parallel), "--pp": value_of(plan.pipeline_parallel)}
+    degrees = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--cp": plan.context_parallel}
+    sizes = {flag: value_of(degree) for flag, degree in degrees.items()}
     asked = [f"{flag} {size}" for flag, size in sizes.items() if size != 1]
     fewer = [
-        f"{flag} {gcd(gpus // divisor, size)}"
-        for flag, size, divisor in zip(sizes, sizes.values(), reversed(sizes.values()), strict=True)
-        if gpus % divisor == 0 and size != 1
+        f"{flag} {gcd(gpus * size // of_a_copy, size)}"
+        for flag, size in sizes.items()
+        if gpus % (of_a_copy // size) == 0 and size != 1
     ]
     near = dict.fromkeys((gpus // of_a_copy * of_a_copy or of_a_copy, -(-gpus // of_a_copy) * of_a_copy))
     whole = [f"--gpu {each}x{card}" if card else f"--gpus {each}" for each in near]
@@ -156,7 +157,7 @@ def stored_as(model: Model, tree: Component) -> Component:
 
 def placement_of(plan: Training) -> Placement:
     """Placement of the states."""
-    return Placement(int(plan.zero), plan.data_parallel, plan.layout, plan.offload)
+    return Placement(int(plan.zero), plan.copies, plan.layout, plan.offload)
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
@@ -414,10 +415,11 @@ def check_alone(model: Model, plan: Training) -> None:
         and WITH_TP in backend(plan.backend).compared
         and placement_of(plan).by_units
         and plan.tensor_parallel != 1
-        and (plan.pipeline_parallel, plan.virtual_pipeline) == (1, 1)
+        and (plan.pipeline_parallel, plan.virtual_pipeline, plan.context_parallel) == (1, 1, 1)
     ):
         return
     sizes = {"--tp": plan.tensor_parallel, "--pp": plan.pipeline_parallel, "--vpp": plan.virtual_pipeline}
+    sizes["--cp"] = plan.context_parallel
     asked = [f"{flag} {value}" for flag, value in sizes.items() if value != 1]
     asked += ["--sequence-parallel"] if plan.sequence_parallel else []
     if asked:

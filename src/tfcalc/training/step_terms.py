@@ -209,7 +209,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     own = precision(plan.precision)
     frozen = None if plan.lora is None else own.weights
     made = placed(tree, by, chosen, placement, frozen_bits=frozen, sized=(sized, placement))
-    if plan.data_parallel != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
+    if plan.copies != 1 and has_buckets(plan) and not plan.gradient_as_bucket_view:
         made = made._replace(communication=ddp_buckets(tree, by))
     if plan.optimizer_in_backward:
         made = made._replace(device=made.device._replace(gradients=largest_gradient(tree, by, sized)), step=NOTHING)

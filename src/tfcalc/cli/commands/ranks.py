@@ -22,6 +22,7 @@ OF_TRAINING = (
     "sequence_parallel",
     "pipeline_parallel",
     "virtual_pipeline",
+    "context_parallel",
     "zero",
     "gpus",
     "grad_accum",
@@ -30,13 +31,6 @@ OF_TRAINING = (
 )
 OF_RUN = ("batch_size", "seq_len", "attention", "recompute", "recompute_modules")
 PARALLEL = (
-    Option(
-        "context_parallel",
-        ("--cp", "--context-parallel"),
-        "GPUs that share each sequence [default: 1]",
-        number=True,
-        group="gpus",
-    ),
     Option(
         "expert_parallel",
         ("--ep", "--expert-parallel"),
@@ -110,7 +104,7 @@ def _layout(settings: Settings, plan: Training) -> Layout:
         sequence_parallel=plan.sequence_parallel,
         pp=plan.pipeline_parallel,
         vpp=plan.virtual_pipeline,
-        cp=settings.get("context_parallel", 1),
+        cp=plan.context_parallel,
         dp=settings.get("data_parallel", 1),
         ep=settings.get("expert_parallel", 1),
         etp=settings.get("expert_tensor_parallel"),
