@@ -98,9 +98,13 @@ def _overview(asked: list[str]) -> int:
             return _asked_in_words(asked)
     several = compared(asked)
     last = several[2] if several else ""
-    if last in COMMANDS or last.lower() in ALIASES:
+    opened = [last] if last in COMMANDS or last.lower() in ALIASES else []
+    if last and not opened and not _catalog().is_known(last) and _words().of_no_model(last)[:1] == ["explain"]:
+        opened = ["explain", last]
+    if opened:
+        command = " ".join(opened)
         raise UsageError(
-            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
+            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {command} {asked[0]}"
         )
     if several and _catalog().is_known(asked[0]):
         if not _catalog().is_known(last) and (option := _words().beside(last)):

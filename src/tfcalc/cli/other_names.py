@@ -274,6 +274,7 @@ OF_COMMAND = {
     "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
     "params": {
         "--budget": "--max",
+        "--trainable": "what is trained is the answer with --lora 16, or with --freeze: leave it out",
         "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
     },
     "flops": {

@@ -325,8 +325,8 @@ OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
     TARGET._replace(
-        help=f"{TARGET.help}; a concept (KV cache, 6ND, MFU); or COMMAND.PATH of a number in JSON, followed by that "
-        "command's words"
+        help=f"a part of the model, or a concept such as MFU; parts are {', '.join(TARGETS)}, and paths of its tree; "
+        "or COMMAND.PATH of a number in JSON, followed by that command's words"
     ),
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS, front=True),
