@@ -9,7 +9,7 @@ from tfcalc.cli.commands import ALIASES, COMMANDS, as_meant, command
 
 SAME = {
     "finetune gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --seq 64 --gpu t4",
-    "train gpt2 --layers 1 --lora 8 --seq 64 --gpu t4 -q": "memory gpt2 --layers 1 --train --lora 8 --seq 64 --gpu t4 -q",
+    "train gpt2 --layers 1 --lora 8 --seq 9 --gpu t4 -q": "memory gpt2 --layers 1 --train --lora 8 --seq 9 --gpu t4 -q",
     "lora gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --lora 16 --seq 64 --gpu t4",
     "cost gpt2 --seq 64 --tokens 1m --gpu h100": "train gpt2 --seq 64 --tokens 1M --gpu h100",
     "flops gpt2 --seq 64 --tokens 1M --gpu h100 --mfu 40%": "train gpt2 --seq 64 --tokens 1M --gpu h100 --mfu 0.4",
