@@ -22,6 +22,7 @@ ACTIVE_MIXTRAL = 12_879_925_248
 VALUES = {
     "kv cache of qwen2.5 7b at 32k": 2 * 28 * 4 * 128 * 2 * 32_768,
     "kv cache size of llama 3.1 70b at 128k": LLAMA_70B * 2 * 131_072,
+    "how many bytes does one token of llama 3.1 70b take in the kv cache": LLAMA_70B * 2,
     "how big is the kv cache of llama 3.1 70b at 128k?": LLAMA_70B * 2 * 131_072,
     "kv cache of llama 3.1 70b at 8k with batch 16": LLAMA_70B * 2 * 8192 * 16,
     "kv cache of llama 3.1 70b, 8 users, 16k context": LLAMA_70B * 2 * 16_384 * 8,
@@ -178,10 +179,21 @@ SAME = {
     "--vocab-size 32k",
     "explain 45GiB": "why 45GiB",
     "heads gpt2": "overview gpt2",
+    "calculate gpt2": "overview gpt2",
+    "estimate gpt2 --train": "memory gpt2 --train",
+    "derive attention gpt2": "explain attention gpt2",
+    "embedding gpt2": "explain embedding gpt2",
     "layers gpt2": "overview gpt2",
     "t4": "gpus t4",
     "bandwidth t4": "gpus t4",
     "the logits take up 31.25 GB": "explain logits",
+    "how much of the training memory is optimizer state for gpt2": "memory gpt2 --train",
+    "is gpt2 compute bound or memory bound at batch 32 on a t4": "explain 'arithmetic intensity' gpt2 --gpu t4 "
+    "--concurrency 32",
+    "what batch size makes gpt2 compute bound on a t4": "explain roofline gpt2 --gpu t4",
+    "how many users can a t4 serve with gpt2 at 512 context": "memory gpt2 --serve --gpu t4 --context 512",
+    "fine-tune gpt2 in mixed precision on a t4": "fit gpt2 --gpu t4 --precision bf16-mixed",
+    "memory to train gpt2 in fp16 mixed precision": "memory gpt2 --train --precision fp16-mixed",
     "serve gpt2 with tensor parallelism of 2 on 2 t4": "serve gpt2 --gpu 2xt4 --tp 2",
     "samples per second in training gpt2 on a t4": "train gpt2 --gpu t4",
 }
@@ -200,6 +212,8 @@ LINES = {
     "what if I double the batch in training gpt2": "compare 'gpt2 --batch 1' 'gpt2 --batch 2' --train",
     "lora of gpt2 with zero 2 vs zero 3": "compare 'gpt2 --gpus 8 --zero 2 --lora' 'gpt2 --gpus 8 --zero 3 --lora' "
     "--train",
+    "how much cheaper is qlora than lora for gpt2": "compare 'gpt2 --qlora' 'gpt2 --lora' --train",
+    "full finetuning vs lora of gpt2 on a t4": "compare gpt2 'gpt2 --lora' --train --gpu t4",
     "lora rank 8 vs rank 64 for gpt2": "compare 'gpt2 --lora 8' 'gpt2 --lora 64' --train",
     "do I need nvlink for gpt2 on 2 gpus": "fit gpt2 --serve --gpus 2",
     "memory of gpt2 in fp16 vs int8": "compare 'gpt2 --weights fp16' 'gpt2 --weights int8' --serve",
@@ -245,6 +259,10 @@ REFUSED = {
     "how fast is gpt2 on an h100 or an a100": "the question names 2 cards, h100 and a100; "
     "type tfcalc serve gpt2 --gpu h100, then with --gpu a100",
     "an h100 or an a100": "the question names 2 cards, h100 and a100; ",
+    "how much vram does flux need": "the question names no model; tfcalc models lists",
+    "how many flops does gpt2 need to process 1M tokens": "are counted for each token; type tfcalc gpt2, ",
+    "finetune gpt2 in mixed precision and in bf16 on a t4": "'bf16' in the question is not understood; type tfcalc "
+    "fit gpt2 --precision bf16-mixed --gpu t4, which leaves it out",
     "how do I check a formula": "type tfcalc check mha '4h² + 4h', ",
     "how many gpus to train gpt2 in a week": "the question says none; "
     "type tfcalc train gpt2 --gpu 8xh100 --tokens 1B, ",

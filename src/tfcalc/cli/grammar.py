@@ -34,8 +34,11 @@ CLASSES = {
         "HARDWARE": "gpu gpus card cards",
         "FFN": "ffn mlp mlps",
         "LENGTHS": "sequence sequences seq length lengths context contexts",
+        "OR": "or vs versus than",
         "OUTWEIGHS": "than or dominate dominates outweigh outweighs exceed exceeds overtake overtakes",
         "TWICE": "double doubles doubling doubled twice",
+        "STATES": "optimizer activations gradients logits",
+        "FORWARD": "process processing forward inference infer read reading",
         "ONE-MORE": "more another additional extra each per",
         "AT-ONCE": "user users request requests",
         "ADAPTER": "lora qlora",
@@ -98,11 +101,16 @@ TABLE: tuple[tuple[str, str], ...] = (
         "NO-MODEL CARD CONCEPT|GLANCE !OPENS:card",
         "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
     ),
+    ("NO-MODEL GLANCE does|do NEED VRAM !TRAIN|CARD", "! the question names no model; tfcalc models lists those known"),
     ("NO-MODEL CONCEPT|GLANCE CARD|GIVEN", "explain ABOUT"),
     ("NO-MODEL", NO_QUESTION),
     # Of one model.
     (
         "ABOUT:kvcachepertoken KV !CARD|CONTEXT|LENGTH|TOKENS|INPUT-TOKENS|SERVE|TIME|TRAIN",
+        "explain ABOUT:kvcache --context 1 --cache dynamic",
+    ),
+    (
+        "ABOUT:kvcache one|single token !CARD|CONTEXT|LENGTH|TOKENS|INPUT-TOKENS|TRAIN",
         "explain ABOUT:kvcache --context 1 --cache dynamic",
     ),
     ("EXPLAINS CONCEPT|GLANCE", "explain ABOUT"),
@@ -117,6 +125,14 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("TWICE LENGTHS TRAIN !GIVEN|CARD|ADAPTER", "compare '{model} --seq 4k' '{model} --seq 8k' --train"),
     ("TWICE batch TRAIN !GIVEN|CARD|ADAPTER", "compare '{model} --batch 1' '{model} --batch 2' --train"),
     ("PART FLOPS ABOUT:backwardpass !CARD|TIME", "explain {part} --of flops --train"),
+    ("batch ABOUT:arithmeticintensity CARD !CONCURRENCY|BATCH|TRAIN", "explain ABOUT:roofline"),
+    ("ABOUT:arithmeticintensity CARD !TRAIN", "explain ABOUT"),
+    ("CARD MANY:users|MANY:requests|MANY:people|MANY:concurrent|MANY:simultaneous !FIRST|PRICE", "memory --serve"),
+    ("much|share|part|fraction STATES TRAIN VRAM !CARD|TYPED", "memory --train"),
+    (
+        "FLOPS RUN FORWARD !TRAIN",
+        "! FLOPs outside of training are counted for each token; type tfcalc {model}, whose line forward has them",
+    ),
     ("CARD MANY:tokens fit|fits|kv|cache|KV !TRAIN|ADAPTER", "memory --serve"),
     (
         "TRAIN MANY-CARDS DAYS !RUN|SAMPLES|EPOCHS|MAX-STEPS",
@@ -208,7 +224,9 @@ ONE_OF_MANY = "h100"
 """The card of a question about how many are needed, where it names none."""
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
-PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
+PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer", "embedding")} | {
+    "mlp": "ffn"
+}
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
@@ -257,6 +275,9 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
         (r"(?<![\w.$])(\d[\d.]*)/ ?(?:gpu[ -]?)?(?:h|hr|hour)\b", r"$\1"),
         (r"\bnumber of\b", "how many"),
+        (r"\b(bf16|fp16)[- ]mixed(?:[- ]precision)?\b", r"\1-mixed"),
+        (r"\bmixed[- ](bf16|fp16)(?:[- ]precision)?\b", r"\1-mixed"),
+        (r"\bmixed precision\b", "mixed-precision"),
         (r"\bfeed[- ]?forward(?:[- ](?:networks?|layers?|blocks?))?\b", "ffn"),
         (r"\b(?:in|within) (?:a|one) week\b", "in 7 days"),
         (r"\bzero[- ]stage[- ]([123])\b", r"zero \1"),
@@ -293,6 +314,8 @@ WAYS = {
     **{f"{kind}checkpointing": "--checkpointing full" for kind in ("gradient ", "activation ", "")},
     **{f"{no} flash attention": "--attention-kernel eager" for no in ("no", "without")},
     "flash attention": "--attention-kernel flash",
+    **{f"{short}-mixed": f"--precision {short}-mixed" for short in ("bf16", "fp16")},
+    "mixed-precision": "--precision bf16-mixed",
     "cpu offload": "--offload all",
     "optimizer offload": "--offload optimizer",
     "liger": "--backend fused",
@@ -303,6 +326,6 @@ WAYS = {
 WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
 """What a way of training is compared with, by its option, where that is not tfcalc's default."""
 OF_SEVERAL = ("--zero", "--fsdp")
-OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
+OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")

@@ -262,16 +262,28 @@ def _alternatives(rest: list[str], given: list[tuple[str, str]]) -> tuple[str, s
     """
     ways = list(dict.fromkeys(ways_of_training(list(rest))))
     for first, second in combinations(ways, 2):
-        if first.split()[0] == second.split()[0]:
+        if _kind(first) == _kind(second):
             others = [way for way in ways_of_training(rest) if way not in (first, second)]
             others = list(dict.fromkeys(others))
             return " ".join((first, *others)), " ".join((second, *others))
+    if {"full", "fully"}.intersection(rest) and CLASSES["OR"].intersection(rest) and (adapters := _adapters(ways)):
+        others = [way for way in dict.fromkeys(ways_of_training(rest)) if way != adapters]
+        return " ".join(others), " ".join((adapters, *others))
     for slot in (FORMAT, CACHE, "--lora"):
         values = list(dict.fromkeys(value for option, value in given if option == slot))
         if len(values) == 2 and not [way for way in ways if way != slot]:
             given[:] = [one for one in given if one[0] != slot]
             return f"{slot} {values[0]}", f"{slot} {values[1]}"
     return "", ""
+
+
+def _kind(way: str) -> str:
+    """What a way of training is one of: its option, --lora for that over quantized weights, too."""
+    return way.split()[0].replace("--qlora", "--lora")
+
+
+def _adapters(ways: Sequence[str]) -> str:
+    return next((way for way in ways if _kind(way) == "--lora"), "")
 
 
 def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
@@ -352,6 +364,8 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
     if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
         for way in map(str.split, ways_of_training(rest)):
             fixed += way * (way[0] not in fixed)
+            if options.get(way[0], way[-1]) != way[-1]:
+                left.append(options.pop(way[0]))
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)

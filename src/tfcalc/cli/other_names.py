@@ -304,7 +304,7 @@ OF_COMMAND = {
     "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},
     "design": {"--budget": "the budget is --params, --flops, --memory, or --compute, the FLOPs of a training"},
     "models": {"--moe": NAMES},
-    "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
+    "gpus": dict.fromkeys(("--memory", "--min-memory"), "name it: tfcalc gpus 24GB"),
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
     "explain": {"--params": OF_A_NUMBER, "--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),

@@ -125,7 +125,7 @@ MEANT = {
     "budget": "check-budget budgets limits gate ci",
     OVERVIEW: "info show describe about summary glance inspect card model cost costs size sizes estimate estimates "
     "need needs requirement requirements quantize quantise quantization heads layers hidden hidden-size architecture "
-    "hf huggingface",
+    "hf huggingface calc calculate predict evaluate",
     "params": "param parameter parameters count",
     "flops": "flop macs mac compute",
     "flops --mfu": "mfu utilization utilisation",
@@ -372,6 +372,8 @@ def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     command = ALIASES[word].split()
     if command == OF_LENGTH and "--gpu" in _values(rest):
         return ["fit", "--serve"]
+    if command == [OVERVIEW] and any(option in ("--train", "--serve", "--lora", "--qlora") for option in rest):
+        return ["memory"]
     if command[0] == "serve" and any(option in ("--train", "--lora", "--qlora") for option in rest):
         return ["fit" if len(command) > 1 else "train"]
     about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)
