@@ -172,6 +172,9 @@ def test_a_model_follows_and_options_go_before_those_of_the_concept(tfcalc: Prog
         assert tfcalc("explain", *words, "-q").stdout == f"{1024 * per_token}\n"
     assert tfcalc("explain", "KV", "cache", "gpt2", "--context", "512", "-q").stdout == f"{512 * per_token}\n"
     assert tfcalc("explain", "lora", "--lora", "8", "-q").stdout == f"{LORA // 2}\n"
+    assert tfcalc("explain", "gradients", "--zero", "1", "--checkpointing", "full", "--gpus", "2", "-q").stdout == (
+        f"{2 * LLAMA}\n"
+    )
     mfu = tfcalc("explain", "mfu", "--tokens-per-second", "4750", "--gpu", "h100", "--json").stdout
     assert number(mfu) == pytest.approx(BY_HAND["MFU"] / 2)
     sized = tfcalc("explain", "6nd", "--d-model", "768", "--heads", "12", "--layers", "12", "-q")

@@ -179,6 +179,9 @@ SAME = {
     "--vocab-size 32k",
     "explain 45GiB": "why 45GiB",
     "heads gpt2": "overview gpt2",
+    "with gradient checkpointing, how do I compute the gradients": "explain gradients --checkpointing full",
+    "do more heads change the flops": "explain 'multi-head attention'",
+    "same flops for 4 and 8 heads": "explain 'multi-head attention'",
     "calculate gpt2": "overview gpt2",
     "estimate gpt2 --train": "memory gpt2 --train",
     "derive attention gpt2": "explain attention gpt2",
@@ -263,6 +266,7 @@ REFUSED = {
     "how many flops does gpt2 need to process 1M tokens": "are counted for each token; type tfcalc gpt2, ",
     "finetune gpt2 in mixed precision and in bf16 on a t4": "'bf16' in the question is not understood; type tfcalc "
     "fit gpt2 --precision bf16-mixed --gpu t4, which leaves it out",
+    "420/1979, that is very small, why is that": "type tfcalc explain 'peak FLOP/s', which leaves it out",
     "how do I check a formula": "type tfcalc check mha '4h² + 4h', ",
     "how many gpus to train gpt2 in a week": "the question says none; "
     "type tfcalc train gpt2 --gpu 8xh100 --tokens 1B, ",

@@ -34,6 +34,7 @@ CLASSES = {
         "HARDWARE": "gpu gpus card cards",
         "FFN": "ffn mlp mlps",
         "LENGTHS": "sequence sequences seq length lengths context contexts",
+        "COMPUTED": "compute calculate estimate derive",
         "OR": "or vs versus than",
         "OUTWEIGHS": "than or dominate dominates outweigh outweighs exceed exceeds overtake overtakes",
         "TWICE": "double doubles doubling doubled twice",
@@ -102,7 +103,10 @@ TABLE: tuple[tuple[str, str], ...] = (
         "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
     ),
     ("NO-MODEL GLANCE does|do NEED VRAM !TRAIN|CARD", "! the question names no model; tfcalc models lists those known"),
+    ("NO-MODEL ABOUT:peakflops !CARD", "explain ABOUT"),
+    ("NO-MODEL heads FLOPS|PARAMETERS same|change|changes|more|fewer", "explain ABOUT:multiheadattention ."),
     ("NO-MODEL CONCEPT|GLANCE CARD|GIVEN", "explain ABOUT"),
+    ("NO-MODEL COMPUTED CONCEPT", "explain ABOUT"),
     ("NO-MODEL", NO_QUESTION),
     # Of one model.
     (
@@ -275,6 +279,7 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
         (r"(?<![\w.$])(\d[\d.]*)/ ?(?:gpu[ -]?)?(?:h|hr|hour)\b", r"$\1"),
         (r"\bnumber of\b", "how many"),
+        (r"(?<![\w.])(\d[\d,.]*)/(\d[\d,.]*)(?![\w.])", r"\1 of \2"),
         (r"\b(bf16|fp16)[- ]mixed(?:[- ]precision)?\b", r"\1-mixed"),
         (r"\bmixed[- ](bf16|fp16)(?:[- ]precision)?\b", r"\1-mixed"),
         (r"\bmixed precision\b", "mixed-precision"),

@@ -301,6 +301,9 @@ def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str],
 def _named_first(rest: Sequence[str]) -> Named | None:
     """The concept that a question names: not one behind "with" or "without", where it names another one."""
     named = named_among(rest)
+    asked = next((place for place, word in enumerate(rest) if word.lower() in CLASSES["COMPUTED"]), 0)
+    if asked and (computed := named_among(["" if place <= asked else word for place, word in enumerate(rest)])):
+        return computed
     before = rest[named.places[0] - 1 : named.places[0]] if named else []
     if named is None or "".join(before).lower() not in ("with", "without", "no"):
         return named

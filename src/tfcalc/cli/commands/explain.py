@@ -186,12 +186,11 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     """
     options = _options_of(words)
     words = with_values(words, options)
-    valued = {flag for option in options if not option.switch and not option.alone for flag in option.flags}
-    optional = {flag for option in options if option.alone for flag in option.flags}
+    valued = {flag for option in options if not option.switch for flag in option.flags}
     found = [
         word
         for before, word in zip(["", *words], words, strict=False)
-        if not (word.startswith("-") or before in valued or (before in optional and word[:1].isdigit()))
+        if not (word.startswith("-") or before in valued)
     ]
     said = " ".join(found).split()
     of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
