@@ -183,6 +183,11 @@ SAME = {
     "do more heads change the flops": "explain 'multi-head attention'",
     "same flops for 4 and 8 heads": "explain 'multi-head attention'",
     "calculate gpt2": "overview gpt2",
+    "what is bigger in gpt2, the ffn or attention": "params gpt2",
+    "what fraction of the flops of gpt2 is attention at 512": "flops gpt2 --seq 512",
+    "what share of the parameters of gpt2 has attention": "params gpt2",
+    "memory of gpt2 in int4 for 10 users with 512 context each": "memory gpt2 --weights int4 --concurrency 10 "
+    "--context 512",
     "estimate gpt2 --train": "memory gpt2 --train",
     "derive attention gpt2": "explain attention gpt2",
     "embedding gpt2": "explain embedding gpt2",
@@ -216,6 +221,7 @@ LINES = {
     "lora of gpt2 with zero 2 vs zero 3": "compare 'gpt2 --gpus 8 --zero 2 --lora' 'gpt2 --gpus 8 --zero 3 --lora' "
     "--train",
     "how much cheaper is qlora than lora for gpt2": "compare 'gpt2 --qlora' 'gpt2 --lora' --train",
+    "fsdp vs ddp memory for gpt2 on 2 t4": "compare 'gpt2 --fsdp' 'gpt2 --zero 0' --train --gpu 2xt4",
     "full finetuning vs lora of gpt2 on a t4": "compare gpt2 'gpt2 --lora' --train --gpu t4",
     "lora rank 8 vs rank 64 for gpt2": "compare 'gpt2 --lora 8' 'gpt2 --lora 64' --train",
     "do I need nvlink for gpt2 on 2 gpus": "fit gpt2 --serve --gpus 2",
@@ -267,6 +273,8 @@ REFUSED = {
     "finetune gpt2 in mixed precision and in bf16 on a t4": "'bf16' in the question is not understood; type tfcalc "
     "fit gpt2 --precision bf16-mixed --gpu t4, which leaves it out",
     "420/1979, that is very small, why is that": "type tfcalc explain 'peak FLOP/s', which leaves it out",
+    "how long to train gpt2 on 1B tokens with a batch of 4M tokens": "'4M' in the question is not understood; "
+    "type tfcalc train gpt2 --tokens 1B, ",
     "how do I check a formula": "type tfcalc check mha '4h² + 4h', ",
     "how many gpus to train gpt2 in a week": "the question says none; "
     "type tfcalc train gpt2 --gpu 8xh100 --tokens 1B, ",

@@ -278,8 +278,8 @@ def _alternatives(rest: list[str], given: list[tuple[str, str]]) -> tuple[str, s
 
 
 def _kind(way: str) -> str:
-    """What a way of training is one of: its option, --lora for that over quantized weights, too."""
-    return way.split()[0].replace("--qlora", "--lora")
+    """What a way of training is one of: its option, or another one that says the same thing."""
+    return way.split()[0].replace("--qlora", "--lora").replace("--fsdp", "--zero")
 
 
 def _adapters(ways: Sequence[str]) -> str:
