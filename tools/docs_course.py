@@ -136,7 +136,7 @@ def _crossover_of(name: str) -> str:
     model = load(name)
     first, second = _growth(model)
     forms = [f"{int(first):,}·l + {int(second):,}·l²", f"{_networks(model):,}·l"]
-    where = (f"l = {at:,.1f}" for at in crossings(model))
+    where = (f"l = {at:,.1f}".removesuffix(".0") for at in crossings(model))
     return f"| `{name}`, all layers | {' | '.join(forms)} | {' | '.join(where)} |"
 
 

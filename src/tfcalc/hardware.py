@@ -341,7 +341,7 @@ def matching(word: str) -> list[Accelerator]:
         found = [gpu for gpu in known if gpu.memory == memory]
         if found:
             return found
-        sizes = sorted({gpu.memory for gpu in known}, key=lambda size: float(size.split()[0]))
+        sizes = sorted({gpu.memory for gpu in known}, key=lambda size: (float(size.split()[0]), size))
         raise UsageError(f"no accelerator with {memory} is known", f"there are: {', '.join(sizes)}")
     found = [gpu for gpu in known if gpu.vendor.lower() == asked]
     plain = re.sub(r"[^a-z0-9]", "", asked)

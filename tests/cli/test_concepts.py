@@ -31,13 +31,14 @@ BY_HAND: dict[str, float] = {
     "6ND": 6 * LLAMA * 4096,
     "2ND": 2 * LLAMA * 4096,
     "MFU": 9500 * 3 * FORWARD / 4096 / PEAK,
+    "peak FLOP/s": PEAK,
     "softmax": 4 * 4096**2 * H + 6 * 4096**2 * HEADS,  # a scale and five operations a score
     "QK^T": 4 * 4096**2 * H,
     "RoPE": 2 * 4096 * (PER_LAYER - 2 * H - 3 * H * FFN)
     + 4 * 4096**2 * H
     + 6 * 4096**2 * HEADS
     + 3 * 4096 * (HEADS + KV) * D,
-    "AdamW states": 2 * 2 * LLAMA + 4 * 291,  # two moments in bf16; the step of each of 32 · 9 + 3 tensors
+    "optimizer states": 2 * 2 * LLAMA + 4 * 291,  # two moments in bf16; the step of each of 32 · 9 + 3 tensors
     "LoRA": LORA,
     "HFU": 9500 * (3 * FORWARD + FORWARD - 2 * VOCAB * H * 4096) / 4096 / PEAK,  # all but the head runs again
     "FSDP": 2 * LLAMA // 8,
@@ -138,7 +139,9 @@ SPELLED = {
     "gradient checkpointing": ("checkpointing", "activation recomputation", "Gradient-Checkpointing"),
     "ZeRO": ("zero", "ZeRO-3", "zero stage 2"),
     "MoE": ("moe", "Mixture-of-Experts", "active parameters"),
-    "AdamW states": ("adamw states", "optimizer states", "Adam"),
+    "optimizer states": ("adamw states", "optimizer states", "Adam"),
+    "peak FLOP/s": ("peak flops", "1,979 TFLOPs", "sparse peak"),
+    "GPU memory utilization": ("gpu_memory_utilization",),
     "tokens per parameter": ("Chinchilla", "scaling laws"),
     "TPOT": ("tpot", "inter-token latency", "ITL"),
     "activations": ("saved tensors",),
@@ -169,6 +172,9 @@ def test_a_model_follows_and_options_go_before_those_of_the_concept(tfcalc: Prog
         assert tfcalc("explain", *words, "-q").stdout == f"{1024 * per_token}\n"
     assert tfcalc("explain", "KV", "cache", "gpt2", "--context", "512", "-q").stdout == f"{512 * per_token}\n"
     assert tfcalc("explain", "lora", "--lora", "8", "-q").stdout == f"{LORA // 2}\n"
+    assert tfcalc("explain", "gradients", "--zero", "1", "--checkpointing", "full", "--gpus", "2", "-q").stdout == (
+        f"{2 * LLAMA}\n"
+    )
     mfu = tfcalc("explain", "mfu", "--tokens-per-second", "4750", "--gpu", "h100", "--json").stdout
     assert number(mfu) == pytest.approx(BY_HAND["MFU"] / 2)
     sized = tfcalc("explain", "6nd", "--d-model", "768", "--heads", "12", "--layers", "12", "-q")

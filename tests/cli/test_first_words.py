@@ -9,7 +9,7 @@ from tfcalc.cli.commands import ALIASES, COMMANDS, as_meant, command
 
 SAME = {
     "finetune gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --seq 64 --gpu t4",
-    "train gpt2 --layers 1 --lora 8 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --lora 8 --seq 64 --gpu t4",
+    "train gpt2 --layers 1 --lora 8 --seq 9 --gpu t4 -q": "memory gpt2 --layers 1 --train --lora 8 --seq 9 --gpu t4 -q",
     "lora gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --lora 16 --seq 64 --gpu t4",
     "cost gpt2 --seq 64 --tokens 1m --gpu h100": "train gpt2 --seq 64 --tokens 1M --gpu h100",
     "flops gpt2 --seq 64 --tokens 1M --gpu h100 --mfu 40%": "train gpt2 --seq 64 --tokens 1M --gpu h100 --mfu 0.4",
@@ -71,6 +71,8 @@ def test_slips_are_answered_with_the_nearest_word(quick: Quick) -> None:
     for typed, says in {
         "finetun gpt2": "did you mean the command finetune?",
         "gpt2 finetune": "the command comes first: tfcalc finetune gpt2",
+        "gpt2 d_model": "the command comes first: tfcalc explain d_model gpt2",
+        "gpt2 hidden": "the command comes first: tfcalc hidden gpt2",
         "it": "neither a command nor a model",
         "flops gpt2 --mfu 0.4": "add --tokens 100M",
         "fit gpt2 --gpu t4,zzz": "accelerator 'zzz' is not known",

@@ -22,6 +22,7 @@ ACTIVE_MIXTRAL = 12_879_925_248
 VALUES = {
     "kv cache of qwen2.5 7b at 32k": 2 * 28 * 4 * 128 * 2 * 32_768,
     "kv cache size of llama 3.1 70b at 128k": LLAMA_70B * 2 * 131_072,
+    "how many bytes does one token of llama 3.1 70b take in the kv cache": LLAMA_70B * 2,
     "how big is the kv cache of llama 3.1 70b at 128k?": LLAMA_70B * 2 * 131_072,
     "kv cache of llama 3.1 70b at 8k with batch 16": LLAMA_70B * 2 * 8192 * 16,
     "kv cache of llama 3.1 70b, 8 users, 16k context": LLAMA_70B * 2 * 16_384 * 8,
@@ -46,6 +47,13 @@ VALUES = {
     "chinchilla llama-2-7b": 20 * PARAMS_7B,
     "context-length llama-3.1-8b": 131_072,
     "when does attention cost more than the ffn in llama 3 8b": (3 * 14_336 - 2 * 4096 - 2 * 1024) // 2,  # tokens
+    "from which length on is attention more expensive than the mlp in llama 3 8b": (3 * 14_336 - 2 * 4096 - 2048) // 2,
+    "is attention or the mlp more expensive in gpt2": 2 * 768,  # l = 2h
+    "when does attention dominate the flops of gpt2": 2 * 768,
+    "how much memory does one more user cost with llama 3 8b at 8k": LLAMA_8B * 2 * 8192,
+    "parameters of the feed forward network for d_model 1024 and d_ff 4096": 2 * 1024 * 4096 + 1024 + 4096,
+    "flops of an ffn with d_model 64 and d_ff 256 at 16 tokens": 2 * 2 * 16 * 64 * 256,
+    "flops of one layer of llama 3 8b backward": 3 * 2_061_584_302_080,  # three times the forward pass: all is trained
     "why does deepseek v3 have a small kv cache": 61 * (512 + 64) * 2 * 8192,
     "how big is a lora adapter of rank 16 for llama-3-8b": 41_943_040,
     "what does it cost to serve llama 3 8b per month on 2 l4 at 2/h": f"{2 * 2 * 730:,}.0",
@@ -59,7 +67,7 @@ SAME = {
     "activations of llama 3.1 8b at 8k": "explain activations llama-3.1-8b --seq 8k",
     "how much do the activations of gpt2 take in training with batch 4": "explain activations gpt2 --batch 4",
     "logits memory of llama 3.1 8b at 8k": "explain logits llama-3.1-8b --seq 8k",
-    "optimizer memory of gpt2 with 8-bit adam": "explain 'AdamW states' gpt2 --optimizer adamw-8bit",
+    "optimizer memory of gpt2 with 8-bit adam": "explain 'optimizer states' gpt2 --optimizer adamw-8bit",
     "activations of gpt2, batch 2, 512, no gradient checkpointing": "explain activations gpt2 --batch 2 --seq 512 "
     "--checkpointing none",
     "inference memory of gpt2 at 512 in fp8": "memory gpt2 --serve --context 512 --weights fp8",
@@ -162,6 +170,40 @@ SAME = {
     "solve what is the largest batch of gpt2 on a t4": "memory gpt2 --train --gpu t4",
     "solve for the layers that give 1b params with d_model 2048": "design 1b --d-model 2048",
     "explain fp8 llama-3-8b": "explain quantization llama-3-8b --weights fp8",
+    "how long to generate 100 tokens with gpt2 on a t4": "serve gpt2 --gpu t4 --output-tokens 100",
+    "tokens per day of gpt2 on a t4": "serve gpt2 --gpu t4",
+    "how many tokens fit in the kv cache of a t4 with gpt2": "memory gpt2 --serve --gpu t4",
+    "zero stage 2 or zero stage 3 for gpt2 on 2 t4": "compare 'gpt2 --zero 2' 'gpt2 --zero 3' --train --gpu 2xt4",
+    "which part of gpt2 has 12nh²": "check 12nh² gpt2",
+    "longest line with 12 GB, a vocabulary of 32k and batch 40": "solve 'memory <= 12gb' --for seq --train --batch 40 "
+    "--vocab-size 32k",
+    "explain 45GiB": "why 45GiB",
+    "heads gpt2": "overview gpt2",
+    "with gradient checkpointing, how do I compute the gradients": "explain gradients --checkpointing full",
+    "do more heads change the flops": "explain 'multi-head attention'",
+    "same flops for 4 and 8 heads": "explain 'multi-head attention'",
+    "calculate gpt2": "overview gpt2",
+    "what is bigger in gpt2, the ffn or attention": "params gpt2",
+    "what fraction of the flops of gpt2 is attention at 512": "flops gpt2 --seq 512",
+    "what share of the parameters of gpt2 has attention": "params gpt2",
+    "memory of gpt2 in int4 for 10 users with 512 context each": "memory gpt2 --weights int4 --concurrency 10 "
+    "--context 512",
+    "estimate gpt2 --train": "memory gpt2 --train",
+    "derive attention gpt2": "explain attention gpt2",
+    "embedding gpt2": "explain embedding gpt2",
+    "layers gpt2": "overview gpt2",
+    "t4": "gpus t4",
+    "bandwidth t4": "gpus t4",
+    "the logits take up 31.25 GB": "explain logits",
+    "how much of the training memory is optimizer state for gpt2": "memory gpt2 --train",
+    "is gpt2 compute bound or memory bound at batch 32 on a t4": "explain 'arithmetic intensity' gpt2 --gpu t4 "
+    "--concurrency 32",
+    "what batch size makes gpt2 compute bound on a t4": "explain roofline gpt2 --gpu t4",
+    "how many users can a t4 serve with gpt2 at 512 context": "memory gpt2 --serve --gpu t4 --context 512",
+    "fine-tune gpt2 in mixed precision on a t4": "fit gpt2 --gpu t4 --precision bf16-mixed",
+    "memory to train gpt2 in fp16 mixed precision": "memory gpt2 --train --precision fp16-mixed",
+    "serve gpt2 with tensor parallelism of 2 on 2 t4": "serve gpt2 --gpu 2xt4 --tp 2",
+    "samples per second in training gpt2 on a t4": "train gpt2 --gpu t4",
 }
 LINES = {
     "how much does checkpointing save for llama 3 8b": "compare 'llama-3-8b --checkpointing none' "
@@ -174,6 +216,17 @@ LINES = {
     "--price 2",
     "largest model I can fine-tune with qlora on a 24 GB card": "design --memory 21.8GiB --train --qlora",
     "biggest model for 24gb": "design --memory 21.8GiB --serve",
+    "does memory double if I double the length in training gpt2": "compare 'gpt2 --seq 4k' 'gpt2 --seq 8k' --train",
+    "what if I double the batch in training gpt2": "compare 'gpt2 --batch 1' 'gpt2 --batch 2' --train",
+    "lora of gpt2 with zero 2 vs zero 3": "compare 'gpt2 --gpus 8 --zero 2 --lora' 'gpt2 --gpus 8 --zero 3 --lora' "
+    "--train",
+    "how much cheaper is qlora than lora for gpt2": "compare 'gpt2 --qlora' 'gpt2 --lora' --train",
+    "fsdp vs ddp memory for gpt2 on 2 t4": "compare 'gpt2 --fsdp' 'gpt2 --zero 0' --train --gpu 2xt4",
+    "full finetuning vs lora of gpt2 on a t4": "compare gpt2 'gpt2 --lora' --train --gpu t4",
+    "lora rank 8 vs rank 64 for gpt2": "compare 'gpt2 --lora 8' 'gpt2 --lora 64' --train",
+    "do I need nvlink for gpt2 on 2 gpus": "fit gpt2 --serve --gpus 2",
+    "memory of gpt2 in fp16 vs int8": "compare 'gpt2 --weights fp16' 'gpt2 --weights int8' --serve",
+    "gpt2 with the kv cache in fp8 or kv in bf16": "compare 'gpt2 --kv fp8' 'gpt2 --kv bf16' --serve",
     "how many MB are lora adapters of rank 8 for gpt2": "params gpt2 --lora 8",
     "compute optimal for 3 days on 8 h100": "design --days 3 --gpu 8xh100",
     "compute for a 7b on 2T tokens": "design 7b --tokens 2T",
@@ -212,7 +265,21 @@ REFUSED = {
     "macs of bert base at 512": "'bert-base' is ambiguous",
     "kv cache at 32k on h100": "name one: tfcalc llama-3-8b --gpu h100",
     "kv cache of gpt2 at 512 and 1k": "'1k' in the question is not understood; type tfcalc explain 'KV cache' gpt2",
-    "how fast is gpt2 on an h100 or an a100": "the question names 2 cards",
+    "how fast is gpt2 on an h100 or an a100": "the question names 2 cards, h100 and a100; "
+    "type tfcalc serve gpt2 --gpu h100, then with --gpu a100",
+    "an h100 or an a100": "the question names 2 cards, h100 and a100; ",
+    "how much vram does flux need": "the question names no model; tfcalc models lists",
+    "how many flops does gpt2 need to process 1M tokens": "are counted for each token; type tfcalc gpt2, ",
+    "finetune gpt2 in mixed precision and in bf16 on a t4": "'bf16' in the question is not understood; type tfcalc "
+    "fit gpt2 --precision bf16-mixed --gpu t4, which leaves it out",
+    "420/1979, that is very small, why is that": "type tfcalc explain 'peak FLOP/s', which leaves it out",
+    "how long to train gpt2 on 1B tokens with a batch of 4M tokens": "'4M' in the question is not understood; "
+    "type tfcalc train gpt2 --tokens 1B, ",
+    "how do I check a formula": "type tfcalc check mha '4h² + 4h', ",
+    "how many gpus to train gpt2 in a week": "the question says none; "
+    "type tfcalc train gpt2 --gpu 8xh100 --tokens 1B, ",
+    "where are the 175 billion parameters": "type tfcalc params gpt-3-175b; ",
+    "flops of bert-base at 512": "'bert-base' is ambiguous",
     "kv cache per token of llama 3 8b at 8k": "type tfcalc explain 'KV cache per token' llama-3-8b,",
     "params of gpt2 in fp8": "type tfcalc params gpt2, which leaves it out",
     "gpu for training": "names no model that is known",

@@ -384,3 +384,11 @@ def test_grpo_waits_for_its_completions(quick: Quick) -> None:
     assert shared["hours"] > plain["floor_hours"]
     elsewhere = json.loads(quick(*words, "--vllm-mode", "server", "--json").stdout)["run"]
     assert elsewhere["floor_hours"] < 0.1 * least  # other GPUs write them
+
+
+def test_without_tokens_it_says_what_tells_the_hours(quick: Quick) -> None:
+    """A question about time without the tokens of the run is answered by a verdict, which has no hours."""
+    hint = "See also: --tokens 100M (hours, cost)"
+    assert hint in quick("train", "gpt2", "--gpu", "t4").stdout
+    assert hint not in quick("memory", "gpt2", "--train", "--gpu", "t4").stdout
+    assert "tfcalc train MODEL --tokens 100M (hours, cost)" in quick("train", "gpt2").stdout.replace("\n", " ")

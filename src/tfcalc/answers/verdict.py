@@ -130,6 +130,8 @@ class Fit(WithSheet):
         """Whether people are told the verdict alone."""
         self.strict = False
         """Whether what fits tightly is not enough."""
+        self.further: tuple[str, ...] = ()
+        """What more the command that was asked tells, by which options."""
 
     @property
     def room(self) -> int:
@@ -419,7 +421,7 @@ class Fit(WithSheet):
                 f"margin {self.margin} %",
             ),
             footer.not_counted,
-            SEE_ALSO,
+            (*self.further, *SEE_ALSO),
             (
                 *self.budget.notes,
                 *footer.assumptions,

@@ -13,8 +13,8 @@ CLASSES = {
         "TRAIN": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining "
         "sft",
         "SERVE": "serve serving served inference infer deploy host users requests",
-        "TIME": "long hours days time fast slow speed cost costs expensive money throughput latency tokens/s "
-        "second seconds price prices",
+        "TIME": "long hours days time fast faster slow slower speed cost costs expensive money throughput latency "
+        "tokens/s second seconds price prices",
         "FIRST": "ttft tpot itl prefill decode decoding generation",
         "FLOPS": "flops flop macs",
         "MOST": "longest largest biggest highest maximum max most limit fits fit",
@@ -25,12 +25,25 @@ CLASSES = {
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
+        "TOOK": "up takes took peaks got gets bytes",
         "BYTES": "memory vram ram gb mb bytes big large much size space",
         "VRAM": "memory vram ram",
         "SAVE": "save saves saved saving savings",
         "MONTH": "month months monthly",
         "NEED": "need needed needs require required requires",
         "HARDWARE": "gpu gpus card cards",
+        "FFN": "ffn mlp mlps",
+        "LENGTHS": "sequence sequences seq length lengths context contexts",
+        "COMPUTED": "compute calculate estimate derive",
+        "OR": "or vs versus than",
+        "OUTWEIGHS": "than or dominate dominates outweigh outweighs exceed exceeds overtake overtakes",
+        "TWICE": "double doubles doubling doubled twice",
+        "STATES": "optimizer activations gradients logits",
+        "FORWARD": "process processing forward inference infer read reading",
+        "ONE-MORE": "more another additional extra",
+        "SHARE": "share fraction percentage percent proportion",
+        "BIGGER": "bigger larger",
+        "AT-ONCE": "user users request requests",
         "ADAPTER": "lora qlora",
         "PARAMETERS": "parameters params parameter trainable",
         "COUNT": "parameters params weights",
@@ -47,7 +60,7 @@ ALONE = " ."
 """End of a line that takes no option but its own: whatever else is said is not understood."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("ENERGY", "! energy"),
-    ("SEVERAL-CARDS", "! the question names {number-of-cards} cards, {cards}; ask about one of them"),
+    ("SEVERAL-CARDS", "! cards"),
     ("GUESS CARD|DRAFT-MODEL !SPECULATE|NO-MODEL", "! guesses"),
     ("GUESS CARD|DRAFT-MODEL !NO-MODEL", "serve"),
     ("EXPLAINS MEANT CARD", NO_QUESTION),
@@ -74,6 +87,13 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("NO-MODEL AMOUNT OPTIMAL", "design --compute {amount} ."),
     ("NO-MODEL AMOUNT model FLOPS TRAIN !SIZE", "design --compute {amount} ."),
     ("NO-MODEL SIZE SHAPE|MEANT:design", "design {size}"),
+    ("NO-MODEL PART COUNT GIVEN !CONCEPT|GLANCE|CARD|SIZE", "explain {part}"),
+    ("NO-MODEL PART FLOPS GIVEN !CONCEPT|GLANCE|CARD|SIZE", "explain {part} --of flops"),
+    ("NO-MODEL BYTES-OF-CARD longest|largest LENGTHS|line BATCH", "solve 'memory <= {--gpu}' --for seq --train"),
+    (
+        "NO-MODEL check formula|formulas",
+        "! a formula is checked by a command of its own; type tfcalc check mha '4h² + 4h', or yours in its place",
+    ),
     ("NO-MODEL SIZE TRAIN|SERVE|RUNS|FITS|BYTES|TIME|FLOPS|HARDWARE|OF-ANY", "! size"),
     ("NO-MODEL ONE-CARD model|models LARGEST TRAIN|ADAPTER !LIMITED", "design --memory {memory-of--gpu} --train"),
     ("NO-MODEL ONE-CARD model|models LARGEST !LIMITED", "design --memory {memory-of--gpu} --serve"),
@@ -84,11 +104,19 @@ TABLE: tuple[tuple[str, str], ...] = (
         "NO-MODEL CARD CONCEPT|GLANCE !OPENS:card",
         "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
     ),
+    ("NO-MODEL GLANCE does|do NEED VRAM !TRAIN|CARD", "! the question names no model; tfcalc models lists those known"),
+    ("NO-MODEL ABOUT:peakflops !CARD", "explain ABOUT"),
+    ("NO-MODEL heads FLOPS|PARAMETERS same|change|changes|more|fewer", "explain ABOUT:multiheadattention ."),
     ("NO-MODEL CONCEPT|GLANCE CARD|GIVEN", "explain ABOUT"),
+    ("NO-MODEL COMPUTED CONCEPT", "explain ABOUT"),
     ("NO-MODEL", NO_QUESTION),
     # Of one model.
     (
         "ABOUT:kvcachepertoken KV !CARD|CONTEXT|LENGTH|TOKENS|INPUT-TOKENS|SERVE|TIME|TRAIN",
+        "explain ABOUT:kvcache --context 1 --cache dynamic",
+    ),
+    (
+        "ABOUT:kvcache one|single token !CARD|CONTEXT|LENGTH|TOKENS|INPUT-TOKENS|TRAIN",
         "explain ABOUT:kvcache --context 1 --cache dynamic",
     ),
     ("EXPLAINS CONCEPT|GLANCE", "explain ABOUT"),
@@ -96,6 +124,30 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("EXPLAINS", NO_QUESTION),
     ("CHANGE", "compare '{model} {without}' '{model} {change}' {mode}"),
     ("ABOUT:6nd 6nd", "explain ABOUT"),
+    ("FORMULA !CARD", "check {formula} {model} ."),
+    ("attention FFN BIGGER !CARD|FLOPS", "params"),
+    ("attention FFN TIME|OUTWEIGHS !CARD|COUNT|BYTES", "explain ABOUT:crossover"),
+    ("SHARE PART FLOPS !CARD|TRAIN", "flops"),
+    ("SHARE PART COUNT !CARD|FLOPS", "params"),
+    ("ABOUT:crossover !CARD", "explain ABOUT"),
+    ("ONE-MORE AT-ONCE VRAM !CARD|TRAIN|CONCURRENCY", "explain ABOUT:kvcache"),
+    ("TWICE LENGTHS TRAIN !GIVEN|CARD|ADAPTER", "compare '{model} --seq 4k' '{model} --seq 8k' --train"),
+    ("TWICE batch TRAIN !GIVEN|CARD|ADAPTER", "compare '{model} --batch 1' '{model} --batch 2' --train"),
+    ("PART FLOPS ABOUT:backwardpass !CARD|TIME", "explain {part} --of flops --train"),
+    ("batch ABOUT:arithmeticintensity CARD !CONCURRENCY|BATCH|TRAIN", "explain ABOUT:roofline"),
+    ("ABOUT:arithmeticintensity CARD !TRAIN", "explain ABOUT"),
+    ("CARD MANY:users|MANY:requests|MANY:people|MANY:concurrent|MANY:simultaneous !FIRST|PRICE", "memory --serve"),
+    ("much|share|part|fraction STATES TRAIN VRAM !CARD|TYPED", "memory --train"),
+    (
+        "FLOPS RUN FORWARD !TRAIN",
+        "! FLOPs outside of training are counted for each token; type tfcalc {model}, whose line forward has them",
+    ),
+    ("CARD MANY:tokens fit|fits|kv|cache|KV !TRAIN|ADAPTER", "memory --serve"),
+    (
+        "TRAIN MANY-CARDS DAYS !RUN|SAMPLES|EPOCHS|MAX-STEPS",
+        "! how long a run takes follows from its tokens, and the question says none; "
+        "type tfcalc train {model} --gpu 8xh100 --tokens 1B, which has the hours of a billion",
+    ),
     ("MANY:experts !CARD", ""),
     ("TOKENS-PER-SECOND", "flops --train --mfu"),
     ("CARD UTILISATION !MFU", "flops --train --mfu"),
@@ -157,6 +209,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("CONCEPT !MEANT OPENS:timed", "serve"),
     ("CONCEPT !MEANT", ""),
     ("weights WEIGHTS", "memory"),
+    ("GPUS !CARD|FLOPS|COUNT|TYPED", "fit --serve"),
     ("COUNT", "params"),
     ("CARD WEIGHTS", "memory --serve"),
     ("CARD WAY-OF-TRAINING", "fit"),
@@ -180,7 +233,9 @@ ONE_OF_MANY = "h100"
 """The card of a question about how many are needed, where it names none."""
 AT_A_GLANCE = ("training memory", "parameter count")
 """Concepts that everything at a glance tells of a model."""
-PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer")} | {"mlp": "ffn"}
+PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "experts", "layer", "embedding")} | {
+    "mlp": "ffn"
+}
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
@@ -196,8 +251,9 @@ AMOUNTS = {
     **dict.fromkeys(("sequence", "sequences", "seq", "seqlen", "seq_len"), "--seq"),
     **dict.fromkeys(("batch", "batches", "bs", "batch_size"), "--batch"),
     **dict.fromkeys(("prompt", "prompts", "input"), PROMPT),
-    **dict.fromkeys(("output", "outputs", "answer", "answers"), "--output-tokens"),
+    **dict.fromkeys(("output", "outputs", "answer", "answers", "generate", "generating"), "--output-tokens"),
     **dict.fromkeys(("samples", "examples"), "--samples"),
+    **dict.fromkeys(("vocabulary", "vocab"), "--vocab-size"),
     **dict.fromkeys(("rank", "r"), "--lora"),
     **dict.fromkeys(("day", "days"), "--days"),
     **{degree: f"--{degree}" for degree in ("tp", "pp", "cp", "ep")},
@@ -228,6 +284,19 @@ SPELLED = tuple(
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
         (r"(?<![\w.$])(\d[\d.]*)/ ?(?:gpu[ -]?)?(?:h|hr|hour)\b", r"$\1"),
         (r"\bnumber of\b", "how many"),
+        (r"(?<![\w.])(\d[\d,.]*)/(\d[\d,.]*)(?![\w.])", r"\1 of \2"),
+        (r"\b(bf16|fp16)[- ]mixed(?:[- ]precision)?\b", r"\1-mixed"),
+        (r"\bmixed[- ](bf16|fp16)(?:[- ]precision)?\b", r"\1-mixed"),
+        (r"\bmixed precision\b", "mixed-precision"),
+        (r"\bfeed[- ]?forward(?:[- ](?:networks?|layers?|blocks?))?\b", "ffn"),
+        (r"\b(?:in|within) (?:a|one) week\b", "in 7 days"),
+        (r"\bzero[- ]stage[- ]([123])\b", r"zero \1"),
+        *(
+            (rf"\b{kind}[- ]parallel(?:ism)?(?: (?:of|size|degree|=))* (\d+)\b", rf"{short} \1")
+            for kind, short in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep"))
+        ),
+        (r"\b(?:samples|sequences|steps) ?(?:/|per) ?s(?:ec(?:ond)?)?\b", "throughput"),
+        (r"\btokens? ?(?:/|per|an?) ?(?:day|hour|minute)\b", "throughput"),
         (r"\bcosts? more than\b", "outweigh"),
         (r"\bhow (?:long|large|big|much|high) (?:of )?(?:an? )?(context|prompt|sequence|batch)\b", r"largest \1"),
         (r"(\$\d[\d.]*) ?(?:(?:/|per|an?) ?(?:gpu[ -]?)?(?:h|hr|hour)s?)+\b", r"\1"),
@@ -245,6 +314,7 @@ WAYS = {
     "grpo": "--method grpo",
     "ppo": "--method ppo",
     "fsdp": "--fsdp",
+    "ddp": "--zero 0",
     **{f"zero {stage}": f"--zero {stage}" for stage in (1, 2, 3)},
     **{f"{name}{stage}": f"--zero {stage}" for name in ("zero", "zero-") for stage in (1, 2, 3)},
     **{
@@ -255,6 +325,8 @@ WAYS = {
     **{f"{kind}checkpointing": "--checkpointing full" for kind in ("gradient ", "activation ", "")},
     **{f"{no} flash attention": "--attention-kernel eager" for no in ("no", "without")},
     "flash attention": "--attention-kernel flash",
+    **{f"{short}-mixed": f"--precision {short}-mixed" for short in ("bf16", "fp16")},
+    "mixed-precision": "--precision bf16-mixed",
     "cpu offload": "--offload all",
     "optimizer offload": "--offload optimizer",
     "liger": "--backend fused",
@@ -265,6 +337,6 @@ WAYS = {
 WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
 """What a way of training is compared with, by its option, where that is not tfcalc's default."""
 OF_SEVERAL = ("--zero", "--fsdp")
-OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing")
+OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")

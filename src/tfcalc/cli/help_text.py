@@ -38,6 +38,7 @@ TASKS = (
     ("", "tfcalc why 6.61B llama-2-7b"),
     ("What differs?", "tfcalc compare llama-3-8b qwen3-8b"),
     ("Guard it in CI", "tfcalc init, then tfcalc budget"),
+    ("In words", "tfcalc will llama 3 70b fit on two 4090s in 4 bit"),
 )
 """The questions that people come with, each with commands that answer it."""
 TASK = 27

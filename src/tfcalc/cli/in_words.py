@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import combinations
 from typing import NamedTuple
 
 from tfcalc.catalog import index, parts, preset, sizes
@@ -70,6 +71,8 @@ LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
 BEFORE = MARKS.replace(".", "")
 """Marks before a word: a path may begin with a dot."""
+FORMULA = re.compile(r"[\w.·*+/()-]*[²³^][\w.·*+/()^²³-]*")
+"""A formula with a power: ``12nh²``."""
 USED = re.compile(r"(--[a-z-]+)\}")
 """An amount in a line of the table."""
 
@@ -85,7 +88,8 @@ class Read(NamedTuple):
         given: options with their values, a card among them.
         named: the concept that is named, and where.
         size: a number of parameters in the place of a model.
-        change: the options of a change that saves something.
+        change: the options of a change that saves something, or of the second of two alternatives.
+        instead_of: the options of the first of these, "" where the question is about a change.
         many: what "how many" asks about, "gpus" where that is a card.
         meant: the command that the first word stands for.
         explains: a concept is asked about, and nothing else.
@@ -99,6 +103,7 @@ class Read(NamedTuple):
     named: Named | None
     size: str
     change: str
+    instead_of: str
     many: str
     meant: str
     explains: bool
@@ -131,9 +136,13 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     if len(words) > LONGEST_QUESTION:
         return None
     said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
-    if _asks_of_a_number(said):
+    if _asks_of_a_number(said) or (explains and all(map(BYTES_SAID.fullmatch, said))):
         return None
-    read = _read(said, meant, explains=explains)
+    return _asked_by(_read(said, meant, explains=explains))
+
+
+def _asked_by(read: Read) -> list[str] | None:
+    """The line of the first row of the table that holds. Raises UsageError where it refuses."""
     facts = frozenset(_facts(read))
     row = next(row for asks, row in TABLE if holds(asks, facts))
     if row.startswith("!"):
@@ -175,6 +184,9 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
         named, drafts = _with_drafts(named, rest)
         given += drafts
     change = _change(rest, given) if words & CLASSES["SAVE"] and models else ""
+    instead_of = ""
+    if not change and len(named) == 1:
+        instead_of, change = _alternatives(rest, given)
     concept = _named_first(rest) or (first if explains else None)
     if "prefill" in words and cards:
         given = [(PROMPT if slot in ("--tokens", LENGTH) else slot, value) for slot, value in given]
@@ -185,7 +197,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
         by_itself = [word for word in rest if SIZE_OF_RUN.fullmatch(word)] if "--tokens" not in dict(given) else []
         given += [("--tokens", word) for word in by_itself]
         rest = ["" if word in by_itself else word for word in rest]
-    return Read(said, words, rest, named, given, concept, size, change, many, meant, explains)
+    return Read(said, words, rest, named, given, concept, size, change, instead_of, many, meant, explains)
 
 
 def _facts(read: Read) -> Iterator[str]:
@@ -214,6 +226,7 @@ def _facts(read: Read) -> Iterator[str]:
         "CHANGE": bool(read.change),
         "AMOUNT": any(map(AMOUNT.fullmatch, rest)),
         "FIGURES": bool(_with_digits(rest)),
+        "FORMULA": any(map(FORMULA.fullmatch, rest)),
         "RUN": any(is_run(*one) for one in given),
         "LONG-RUN": any(is_run(*one, LONGEST_CONTEXT) for one in given),
         "WAY-OF-TRAINING": any(way.startswith(OF_TRAINING) for way in ways_of_training(list(read.rest))),
@@ -242,6 +255,37 @@ def _change(rest: list[str], given: list[tuple[str, str]]) -> str:
     return " ".join(stored or ())
 
 
+def _alternatives(rest: list[str], given: list[tuple[str, str]]) -> tuple[str, str]:
+    """The options of two alternatives, "zero 2 or zero 3" and "fp16 vs int8"; "" twice where there are none.
+
+    They are then no others of the question.
+    """
+    ways = list(dict.fromkeys(ways_of_training(list(rest))))
+    for first, second in combinations(ways, 2):
+        if _kind(first) == _kind(second):
+            others = [way for way in ways_of_training(rest) if way not in (first, second)]
+            others = list(dict.fromkeys(others))
+            return " ".join((first, *others)), " ".join((second, *others))
+    if {"full", "fully"}.intersection(rest) and CLASSES["OR"].intersection(rest) and (adapters := _adapters(ways)):
+        others = [way for way in dict.fromkeys(ways_of_training(rest)) if way != adapters]
+        return " ".join(others), " ".join((adapters, *others))
+    for slot in (FORMAT, CACHE, "--lora"):
+        values = list(dict.fromkeys(value for option, value in given if option == slot))
+        if len(values) == 2 and not [way for way in ways if way != slot]:
+            given[:] = [one for one in given if one[0] != slot]
+            return f"{slot} {values[0]}", f"{slot} {values[1]}"
+    return "", ""
+
+
+def _kind(way: str) -> str:
+    """What a way of training is one of: its option, or another one that says the same thing."""
+    return way.split()[0].replace("--qlora", "--lora").replace("--fsdp", "--zero")
+
+
+def _adapters(ways: Sequence[str]) -> str:
+    return next((way for way in ways if _kind(way) == "--lora"), "")
+
+
 def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """The largest of the models, and the others as its drafts, or a usual one of the size that is said."""
     listed = {name: size for name, size, _ in sizes()}
@@ -257,6 +301,9 @@ def _with_drafts(models: Sequence[str], rest: Sequence[str]) -> tuple[list[str],
 def _named_first(rest: Sequence[str]) -> Named | None:
     """The concept that a question names: not one behind "with" or "without", where it names another one."""
     named = named_among(rest)
+    asked = next((place for place, word in enumerate(rest) if word.lower() in CLASSES["COMPUTED"]), 0)
+    if asked and (computed := named_among(["" if place <= asked else word for place, word in enumerate(rest)])):
+        return computed
     before = rest[named.places[0] - 1 : named.places[0]] if named else []
     if named is None or "".join(before).lower() not in ("with", "without", "no"):
         return named
@@ -267,7 +314,8 @@ def _of_several(read: Read) -> UnknownModel | None:
     """The error of a name that is several models', where it is no concept's."""
     families = {parts(name).family for name in index()} - KNOWN - {"transformer"}
     for place, word in enumerate(read.rest):
-        if word.lower() in families and not (read.concept and concept_of(word)):
+        of_one = word.lower() in families or ("-" in word and word.lower().partition("-")[0] in families)
+        if of_one and not (read.concept and concept_of(word)):
             _, name = next(names_at(read.rest, place, _incomplete), (0, word))
             try:
                 preset(name)
@@ -300,7 +348,7 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
         rest = ["" if read.named and place in read.named.places else word for place, word in enumerate(rest)]
     if read.size and "size}" not in row:
         left.append(read.size)
-    for own in ("amount", "word"):
+    for own in ("amount", "formula", "word"):
         if f"{{{own}}}" in row:
             rest.remove(VALUES[own](read))
     target = fixed.pop(0) if first == "explain" and concept is None else ""
@@ -319,6 +367,8 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
     if plans or (first == "design" and "--train" in fixed) or "--of memory --train" in opens:
         for way in map(str.split, ways_of_training(rest)):
             fixed += way * (way[0] not in fixed)
+            if options.get(way[0], way[-1]) != way[-1]:
+                left.append(options.pop(way[0]))
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)
@@ -359,8 +409,12 @@ def _asks_of_a_number(words: Sequence[str]) -> bool:
 
     >>> _asks_of_a_number("how is 31.25GB of logits made".split()), _asks_of_a_number("on 24GB of vram".split())
     (True, False)
+    >>> _asks_of_a_number("the logits take up 31.25GB".split()), _asks_of_a_number("is 24GB enough".split())
+    (True, False)
     """
     places = [place for place, word in enumerate(words) if BYTES_SAID.fullmatch(word)]
+    if any(CLASSES["TOOK"].intersection(map(str.lower, words[max(place - 2, 0) : place])) for place in places):
+        return True
     of_what = [
         words[place + 2].lower() for place in places if words[place + 1 : place + 2] == ["of"] and words[place + 2 :]
     ]
@@ -421,23 +475,22 @@ def _compute(params: float) -> str:
 
 VALUES: Mapping[str, Callable[[Read], str]] = {
     "amount": _amount,
-    "cards": lambda read: " and ".join(read.values("--gpu")),
     "compare": lambda read: shlex.join(_line("compare", _compared(read))[0]),
     "change": lambda read: f"{_shared(read)} {read.change}",
     "compute-of--tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
     "compute-of-size": lambda read: _compute(parse_count(read.size)),
+    "formula": lambda read: next(filter(FORMULA.fullmatch, read.rest)),
     "meant": lambda read: read.meant,
     "memory-of--gpu": _memory,
     "mode": lambda read: "--serve" if read.change.split()[0] in (FORMAT, CACHE) else "--train",
     "model": lambda read: read.models[0],
-    "number-of-cards": lambda read: str(len(read.values("--gpu"))),
     "number-of-models": lambda read: str(len(read.models)),
     "part": lambda read: next(PARTS[word.lower()] for word in read.rest if word.lower() in PARTS),
     "size": lambda read: read.size,
     "tokens-a-parameter": lambda _: str(TOKENS_A_PARAMETER),
     "tokens-of-size": lambda read: short(TOKENS_A_PARAMETER * parse_count(read.size), billion="B"),
     "usual-model": lambda read: read.concept.model if read.concept else "",
-    "without": lambda read: WITHOUT.get(read.change.split()[0], "") or _shared(read),
+    "without": lambda read: f"{_shared(read)} {read.instead_of or WITHOUT.get(read.change.split()[0], '')}".strip(),
     "word": lambda read: _own_words(read)[0],
 }
 """What follows from a question, by the words for it in the table."""
@@ -473,6 +526,20 @@ def _of_guesses(read: Read) -> TfcalcError:
     return UsageError(f"the question does not say {' and '.join(missing)}", remedy)
 
 
+def _of_cards(read: Read) -> TfcalcError:
+    """The refusal of several cards: with the line for the first of them, where a model is named."""
+    first, *others = read.values("--gpu")
+    more_cards = [("--gpu", card) for card in others]
+    fact = f"the question names {1 + len(others)} cards, {' and '.join((first, *others))}"
+    line = None
+    with suppress(TfcalcError):  # of the rest of the question
+        line = _asked_by(read._replace(given=[one for one in read.given if one not in more_cards]))
+    if not line or "--gpu" not in line:
+        return UsageError(fact, "ask about one of them")
+    more = ", then with ".join(f"--gpu {card}" for card in others)
+    return UsageError(fact, f"type tfcalc {shlex.join(line)}, then with {more}")
+
+
 def _of_a_size(read: Read) -> TfcalcError:
     """The refusal of a size in the place of a model: with the line for a model of this size, where one is usual.
 
@@ -492,6 +559,7 @@ def _of_a_size(read: Read) -> TfcalcError:
 
 
 REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
+    "cards": _of_cards,
     "energy": _of_energy,
     "family": lambda read: _of_several(read) or UsageError("", ""),
     "guesses": _of_guesses,
@@ -505,7 +573,7 @@ def _is_of_tokens(words: Sequence[str], word: str) -> bool:
     return any(word.lower() in ("tokens", "token", "samples", "context") for word in words[place + 1 : place + 2])
 
 
-FAMILIES = ("llama", "qwen", "gemma", "mistral", "phi")
+FAMILIES = ("llama", "qwen", "gemma", "mistral", "phi", "gpt")
 """Families that an example is taken from, the first one that has a model of the size."""
 
 
@@ -570,9 +638,11 @@ def solved_for(words: Sequence[str]) -> list[str] | None:
 def of_no_model(word: str) -> list[str]:
     """The words that a first word stands for: a part or a concept is explained, hyphens part words of a question.
 
-    >>> of_no_model("softmax"), of_no_model("finetune-cost"), of_no_model("nosuch-cost")
-    (['explain', 'softmax'], ['finetune', 'cost'], [])
+    >>> of_no_model("softmax"), of_no_model("finetune-cost"), of_no_model("nosuch-cost"), of_no_model("h100")
+    (['explain', 'softmax'], ['finetune', 'cost'], [], ['gpus', 'h100'])
     """
+    if a_card([word]):
+        return ["gpus", word]
     if word.lower() in PARTS or concept_of(word) is not None:
         return ["explain", word]
     apart = word.lower().split("-")

@@ -98,9 +98,11 @@ def _overview(asked: list[str]) -> int:
             return _asked_in_words(asked)
     several = compared(asked)
     last = several[2] if several else ""
-    if last in COMMANDS or last.lower() in ALIASES:
+    opened = [last] if last in COMMANDS or last.lower() in ALIASES else _opened_by(asked[0], last)
+    if opened:
+        said = " ".join(opened)
         raise UsageError(
-            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
+            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {said} {asked[0]}"
         )
     if several and _catalog().is_known(asked[0]):
         if not _catalog().is_known(last) and (option := _words().beside(last)):
@@ -123,6 +125,14 @@ def _overview(asked: list[str]) -> int:
         return _typed_as(OVERVIEW, asked)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
+
+
+def _opened_by(model: str, word: str) -> list[str]:
+    """The words that explain a part or a concept which is typed behind a model; none where it is something else."""
+    if not word or not _catalog().is_known(model) or _catalog().is_known(word) or _words().beside(word):
+        return []
+    opened = _words().of_no_model(word)
+    return opened if opened[:1] == ["explain"] else []
 
 
 OF_A_SENTENCE = 4
@@ -192,7 +202,7 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
         return None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
-        alias = "" if first == called else first
+        alias = "" if called in (first, ALIASES.get(first.lower())) else first
         line = _words().question_in(words if alias else said, alias, explains=True)
         line = _words().question_in(words) if line is None and alias else line
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:

@@ -271,6 +271,7 @@ OF_COMMAND = {
     "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
     "params": {
         "--budget": "--max",
+        "--trainable": "what is trained is the answer with --lora 16, or with --freeze: leave it out",
         "--block-size": "of a length follow learned positions alone: type --positions learned --max-len N",
     },
     "flops": {
@@ -301,7 +302,7 @@ OF_COMMAND = {
     "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},
     "design": {"--budget": "the budget is --params, --flops, --memory, or --compute, the FLOPs of a training"},
     "models": {"--moe": NAMES},
-    "gpus": {"--memory": "name it: tfcalc gpus 24GB"},
+    "gpus": dict.fromkeys(("--memory", "--min-memory"), "name it: tfcalc gpus 24GB"),
     "verify": dict.fromkeys(("--gpu", "--budget"), OF_A_CLASS),
     "explain": {"--params": OF_A_NUMBER, "--context": "why finds the length of a cache itself: leave it out"},
     "compare": dict.fromkeys(("--params", "--flops", "--memory"), "each has its rows: leave it out"),

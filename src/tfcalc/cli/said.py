@@ -192,6 +192,7 @@ def _amount(words: list[str], place: int) -> Iterator[tuple[str, str]]:
     of_what = next((at for at in (behind, before) if words[at].lower() in AMOUNTS), place)
     amount = words[place]
     option = AMOUNTS.get(words[of_what].lower(), "--tokens" if of_tokens else "")
+    option = "--global-batch" if of_tokens and option == "--batch" else option
     if option and not (option == GUESSES and not amount.isdigit()):
         first, last = sorted((place, of_what if of_what != place else place + of_tokens))
         words[first : last + 1] = [""] * (last + 1 - first)

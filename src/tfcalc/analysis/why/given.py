@@ -95,6 +95,8 @@ def asked_about(text: str) -> WrittenNumber:
     inside = numbers_in(text)
     if len(inside) > 1:
         raise UsageError(f"{quoted(text)} has {len(inside)} numbers", f"ask about one of them: {inside[0]}")
+    if not inside and len(text.split()) >= OF_A_SENTENCE:
+        raise UsageError(f"{quoted(text)} has no number, and names no concept", REMEDY)
     number = read(inside[0] if inside else text)
     return number if number.unit or not inside else number._replace(unit=_said_of(text))
 
@@ -158,6 +160,8 @@ def _is_number(word: str) -> bool:
 
 
 LONGEST_SENTENCE = 500
+OF_A_SENTENCE = 3
+"""Words that are a sentence, and no number with its unit."""
 
 
 def _said_of(text: str) -> str:

@@ -124,14 +124,15 @@ def every() -> Iterator[Option]:
 MEANT = {
     "budget": "check-budget budgets limits gate ci",
     OVERVIEW: "info show describe about summary glance inspect card model cost costs size sizes estimate estimates "
-    "need needs requirement requirements quantize quantise quantization",
+    "need needs requirement requirements quantize quantise quantization heads layers hidden hidden-size architecture "
+    "hf huggingface calc calculate predict evaluate",
     "params": "param parameter parameters count",
     "flops": "flop macs mac compute",
     "flops --mfu": "mfu utilization utilisation",
     "memory": "mem memories vram ram gpu-memory weights footprint",
     "memory --train --timeline": "timeline",
     "fit": "fits finetune fine-tune finetuning fine-tuning tune tuning sft pretrain pretraining training can-i-train "
-    "max-batch max-batch-size largest-batch batch-size batchsize",
+    "max-batch max-batch-size largest-batch batch-size batchsize batch",
     "fit --lora": "lora peft",
     "fit --qlora": "qlora",
     "fit --fsdp": "fsdp",
@@ -166,7 +167,7 @@ MEANT = {
     "check": "grade",
     "verify": "validate",
     "models": "list ls search find presets preset",
-    "gpus": "gpu card-list cards hardware accelerators accelerator devices prices price",
+    "gpus": "gpu card-list cards hardware accelerators accelerator devices prices price bandwidth",
     "schema": "schemas json-schema",
     "--help": "docs doc tutorial manual guide usage commands examples example learn course",
     "--version": "version",
@@ -182,6 +183,7 @@ COUNTED = {
     **dict.fromkeys(("layer", "layers"), "--layers"),
     **dict.fromkeys(("head", "heads"), "--heads"),
     **dict.fromkeys(("hidden", "d_model", "dim"), "--d-model"),
+    "d_ff": "--d-ff",
     **dict.fromkeys(("tokens", "token"), "--tokens"),
     **dict.fromkeys(("steps", "step"), "--max-steps"),
     **dict.fromkeys(("epochs", "epoch"), "--epochs"),
@@ -370,6 +372,8 @@ def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
     command = ALIASES[word].split()
     if command == OF_LENGTH and "--gpu" in _values(rest):
         return ["fit", "--serve"]
+    if command == [OVERVIEW] and any(option in ("--train", "--serve", "--lora", "--qlora") for option in rest):
+        return ["memory"]
     if command[0] == "serve" and any(option in ("--train", "--lora", "--qlora") for option in rest):
         return ["fit" if len(command) > 1 else "train"]
     about_run = any(option.partition("=")[0].replace("_", "-") in OF_A_RUN for option in rest)

@@ -186,12 +186,11 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     """
     options = _options_of(words)
     words = with_values(words, options)
-    valued = {flag for option in options if not option.switch and not option.alone for flag in option.flags}
-    optional = {flag for option in options if option.alone for flag in option.flags}
+    valued = {flag for option in options if not option.switch for flag in option.flags}
     found = [
         word
         for before, word in zip(["", *words], words, strict=False)
-        if not (word.startswith("-") or before in valued or (before in optional and word[:1].isdigit()))
+        if not (word.startswith("-") or before in valued)
     ]
     said = " ".join(found).split()
     of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
@@ -325,8 +324,8 @@ OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
     TARGET._replace(
-        help=f"{TARGET.help}; a concept (KV cache, 6ND, MFU); or COMMAND.PATH of a number in JSON, followed by that "
-        "command's words"
+        help=f"a part of the model, or a concept such as MFU; parts are {', '.join(TARGETS)}, and paths of its tree; "
+        "or COMMAND.PATH of a number in JSON, followed by that command's words"
     ),
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS, front=True),

@@ -41,7 +41,8 @@ def _asked(settings: Settings) -> Quiz:
         found.shown = settings.get("answers", False) or settings.get("format") == "markdown"
         return found
     if not (place.isascii() and place.isdigit() and int(place[:9])):
-        raise UsageError(f"{quoted(place)} is not an exercise number", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
+        remedy = f"--topic {place.lower()}" if place.lower() in TOPICS else "3 '4h^2 + 4h' --seed 7"
+        raise UsageError(f"{quoted(place)} is not an exercise number", f"write tfcalc quiz {remedy}")
     settings.refuse(["number"], "with one exercise", {})
     given = settings.get("answer")
     if given is None:

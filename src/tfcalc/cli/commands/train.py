@@ -99,7 +99,10 @@ def answer(settings: Settings) -> Answered:
     length = _length(settings)
     if not length:
         settings.refuse(OF_RUN, "without the tokens of a run", {}, "add --tokens 100M")
-        return fit.answer(settings)
+        found = fit.answer(settings)
+        if judge := getattr(found, "judge", None):  # of one kind of GPU; a table says it by itself
+            judge.further = ("--tokens 100M (hours, cost)",)
+        return found
     settings.given.setdefault("phase", Given("train", FLAG, "train", "train"))
     model = settings.model()
     plans = memory_plans(settings, model, settings.workload(model))
