@@ -47,7 +47,7 @@ def _figure(picture: Picture, place: int, words: Sequence[str]) -> str:
     def link(path: str) -> str:
         return link_of(explaining(words, path.split(".")[1:]))
 
-    return figure(cast("Picture", printed(picture)), f"picture-{place}", "scroll", link)
+    return figure(cast("Picture", printed(picture)), f"picture-{place}", link)
 
 
 def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:
