@@ -287,6 +287,8 @@ PARTS = (
     ),
 )
 """The sections of a report, in their order."""
+OF_ONE_STEP = tuple(sorted((part for part in PARTS if part.name in ("memory", "overview")), key=lambda part: part.name))
+"""Those that need the same steps of training: first the one that tells a step in formulas, which others need not run."""
 
 
 class AnsweredLine(NamedTuple):
@@ -370,8 +372,16 @@ class ModelReport(Answer):
     @cached_property
     def _by_part(self) -> dict[str, dict[str, AnsweredLine]]:
         """The answers of each section, by the models that they are of."""
+        from tfcalc.training.peaks import peaks_shared  # its answers load the tape, too
+
         by_line: dict[str, AnsweredLine] = {}
-        return {part.name: self._answered(part, models, by_line) for part, models in self.parts.items()}
+        found = dict[str, dict[str, AnsweredLine]]()
+        with peaks_shared():
+            for part in filter(self.parts.__contains__, OF_ONE_STEP):
+                found[part.name] = self._answered(part, self.parts[part], by_line)
+        for part, models in self.parts.items():
+            found[part.name] = found.get(part.name) or self._answered(part, models, by_line)
+        return {part.name: found[part.name] for part in self.parts}
 
     def _answered(
         self, part: ReportPart, models: Sequence[ReportModel], by_line: dict[str, AnsweredLine]
