@@ -51,7 +51,6 @@ from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.training.peaks import Peaks
     from tfcalc.analysis.itemized import Tree
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.report.chart import Bars
     from tfcalc.training.measured import OnCard
+    from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
 

@@ -287,8 +287,8 @@ PARTS = (
     ),
 )
 """The sections of a report, in their order."""
-OF_ONE_STEP = tuple(sorted((part for part in PARTS if part.name in ("memory", "overview")), key=lambda part: part.name))
-"""Those that need the same steps of training: first the one that tells a step in formulas, which others need not run."""
+OF_ONE_STEP = ("memory", "overview")
+"""Those that need the same steps of training: first the one that runs a step with formulas, then whoever knows it."""
 
 
 class AnsweredLine(NamedTuple):
@@ -376,12 +376,13 @@ class ModelReport(Answer):
 
         by_line: dict[str, AnsweredLine] = {}
         found = dict[str, dict[str, AnsweredLine]]()
+        named = {part.name: (part, models) for part, models in self.parts.items()}
         with peaks_shared():
-            for part in filter(self.parts.__contains__, OF_ONE_STEP):
-                found[part.name] = self._answered(part, self.parts[part], by_line)
-        for part, models in self.parts.items():
-            found[part.name] = found.get(part.name) or self._answered(part, models, by_line)
-        return {part.name: found[part.name] for part in self.parts}
+            for name in filter(named.__contains__, OF_ONE_STEP):
+                found[name] = self._answered(*named[name], by_line)
+        for name in [name for name in named if name not in found]:
+            found[name] = self._answered(*named[name], by_line)
+        return {name: found[name] for name in named}
 
     def _answered(
         self, part: ReportPart, models: Sequence[ReportModel], by_line: dict[str, AnsweredLine]
