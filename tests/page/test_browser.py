@@ -187,6 +187,18 @@ def test_a_switch_is_turned_by_the_keyboard_and_stays_in_reach(opened: Opened) -
     assert opened.page.evaluate("document.activeElement.id") == "o-lora"
 
 
+def test_what_is_pressed_stays_in_its_place(opened: Opened) -> None:
+    """The help of the control before is above it, and goes as that one is left."""
+    opened.ask("memory/gpt2?train&seq=128")
+    opened.page.focus("#c-recompute")
+    at = "document.querySelector('#c-optimizer').getBoundingClientRect().top"
+    before = opened.page.evaluate(at)
+    opened.page.focus("#c-optimizer")
+    assert opened.page.evaluate(at) == before
+    opened.page.wait_for_timeout(700)
+    assert opened.page.evaluate(at) < before
+
+
 @pytest.mark.parametrize("width", [360, 1440])
 def test_a_picture_is_whole_on_every_screen(opened: Opened, width: int) -> None:
     opened.page.set_viewport_size({"width": width, "height": 900})
