@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.conftest import Program
+from tfcalc.training import peaks
+from tfcalc.training.step import StepMemory
 from tfcalc.units import short, short_bytes, short_seconds, short_tokens
 
 PRESETS = (
@@ -151,6 +153,26 @@ def test_the_numbers_of_a_page_are_those_of_the_answers(tfcalc: Program, tmp_pat
         "memory": ("memory", "llama-3-8b", "--train", "--timeline"),
     }.items():
         assert answers(read.data)[command] == json.loads(tfcalc(*words, "--json").stdout)
+
+
+def test_a_step_of_training_runs_once_for_all_sections(
+    tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three ways to fine-tune are told at a glance, one of them is opened: three steps. No answer knows of others'."""
+    run: list[object] = []
+    step = peaks.step_of
+
+    def counted(*asked: Any, **words: Any) -> StepMemory:
+        run.append(asked)
+        return step(*asked, **words)
+
+    monkeypatch.setattr(peaks, "step_of", counted)
+    words = ("gpt2", "--layers", "2", "--seq", "64")
+    assert tfcalc("report", *words, "-o", str(tmp_path / "r.html")).stderr == ""
+    assert len(run) == 3
+    run.clear()
+    assert tfcalc("memory", *words, "--train", "--json").stderr == ""
+    assert len(run) == 1
 
 
 def test_what_the_page_says_of_llama_3_8b(tfcalc: Program, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.conftest import Program
 from tfcalc.page import ask as page
 from tfcalc.page.forms import TABS
 from tfcalc.page.links import PASTED, link_of, words_of
+from tfcalc.page.shown import COMMAND
 
 QUESTIONS = (
     "overview gpt2",
@@ -236,7 +237,13 @@ def test_a_question_in_words_becomes_the_command_that_it_asks_for(question: str,
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("train llama-3-8b --gpu rtx-4090 --qlora --tokens 100M", {"seq_len": "4096", "batch_size": "1"}),
+        (
+            "train llama-3-8b --gpu rtx-4090 --qlora --tokens 100M",
+            {
+                **{"seq_len": "4096", "batch_size": "1", "grad_accum": "1", "precision": "as usual: bf16-autocast"},
+                **{"optimizer": "as usual: adamw-fused", "recompute": "as usual: full"},
+            },
+        ),
         ("serve llama-3-8b --gpu h100", {"input_tokens": "1024", "engine": "vllm"}),
         ("memory gpt2 --train", {"recompute": "as usual: full"}),
         ("params gpt2", {"n_layers": "12", "d_model": "768"}),
@@ -249,6 +256,74 @@ def test_a_control_shows_what_is_in_effect(line: str, shown: dict[str, str]) -> 
         control = re.search(rf'<select id="c-{name}".*?</select>|<input id="c-{name}".*?>', form)
         assert control is not None
         assert f'placeholder="{value}"' in control[0] or f">{value}</option>" in control[0], control[0]
+
+
+def controls(line: str) -> set[str]:
+    """The controls in front of what a line asks, by their ids."""
+    return Links(json.loads(page.typed(line))["form"].partition("<details")[0]).controls
+
+
+def test_a_control_is_there_where_it_has_an_effect() -> None:
+    """The program refuses ``--context`` beside ``--lora``, and recomputing in a forward pass."""
+    trained, served = controls("fit gpt2 --gpu t4 --lora"), controls("fit gpt2 --gpu t4 --serve")
+    assert {"c-optimizer", "o-lora", "c-lora"} <= trained - served
+    assert {"c-context", "c-concurrency", "c-kv"} <= served - trained
+    assert controls("flops gpt2 --train") - controls("flops gpt2") == {"c-recompute"}
+
+
+def test_who_turns_to_serving_leaves_what_is_of_training_alone_and_back() -> None:
+    line = "fit gpt2 --gpu t4 --lora 8 --optimizer adamw --batch 2 --tp 1"
+    served = json.loads(page.changed(json.dumps(line.split()), "serve", True))
+    assert (served["command"], served["exit"]) == ("tfcalc fit gpt2 --gpu t4 --tp 1 --serve", 0)
+    longer = json.loads(page.changed(json.dumps(served["words"]), "context", "512"))
+    assert longer["command"] == "tfcalc fit gpt2 --gpu t4 --tp 1 --serve --context 512"
+    back = json.loads(page.changed(json.dumps(longer["words"]), "serve", False))
+    assert (back["command"], back["exit"]) == ("tfcalc fit gpt2 --gpu t4 --tp 1", 0)
+    fit = next(tab["link"] for tab in asked("serve/gpt2?gpu=t4&concurrency=4")["tabs"] if "fit" in tab["label"])
+    assert words_of(fit) == ["fit", "gpt2", "--serve", "--gpu", "t4", "--concurrency", "4"]
+
+
+def test_lora_is_switched_and_has_a_rank_beside() -> None:
+    words = json.dumps(["memory", "gpt2", "--train", "--seq", "64"])
+    on = json.loads(page.changed(words, "lora", True))
+    assert on["command"] == "tfcalc memory gpt2 --train --seq 64 --lora"
+    assert re.search(r'<input type="checkbox" id="o-lora" name="lora"[^>]* checked>', on["form"])
+    assert re.search(r'<input id="c-lora" name="lora"[^>]* value="16"', on["form"])  # peft's rank in its own examples
+    other = json.loads(page.changed(json.dumps(on["words"]), "lora", "8"))
+    assert other["command"] == "tfcalc memory gpt2 --train --seq 64 --lora 8"
+    assert other["shape"] == on["shape"]  # so that what is typed goes on being typed
+    quantized = json.loads(page.changed(json.dumps(other["words"]), "qlora", True))
+    assert quantized["command"] == "tfcalc memory gpt2 --train --seq 64 --qlora"
+    assert quantized["shape"] != other["shape"]
+    off = json.loads(page.changed(json.dumps(quantized["words"]), "qlora", False))
+    assert off["command"] == "tfcalc memory gpt2 --train --seq 64"
+    assert "c-qlora" not in off["form"]
+
+
+def test_a_card_by_its_memory_alone_leads_to_the_hours_of_one_that_has_it() -> None:
+    """An RTX 4090 has 24 GB, by its maker; of a card without a name no peak is known."""
+    shown = json.loads(page.typed("train llama-3-8b --gpu 24GB --qlora --tokens 100M"))["html"]
+    assert "No run on a 24 GB card is known" in shown
+    link = next(one for one in Links(shown).found["asks"] if "4090" in one)
+    assert words_of(link) == ["train", "llama-3-8b", "--gpu", "RTX-4090", "--qlora", "--tokens", "100M"]
+    assert "hours" in asked(link)["html"].partition("</h2>")[0]
+
+
+@pytest.mark.parametrize(
+    ("note", "command"),
+    [
+        ("Not all are known; tfcalc models lists the presets", "tfcalc models"),
+        (
+            "tfcalc explain layer --of flops --count all has its operations",
+            "tfcalc explain layer --of flops --count all",
+        ),
+        ("give --gpu, see tfcalc gpus", "tfcalc gpus"),
+    ],
+)
+def test_what_is_said_of_a_command_is_no_part_of_its_link(note: str, command: str) -> None:
+    found = COMMAND.search(note)
+    assert found is not None
+    assert found[0] == command
 
 
 def test_what_stands_for_a_word_of_the_reader_is_no_link() -> None:

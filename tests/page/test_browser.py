@@ -175,6 +175,41 @@ def test_controls_show_what_the_answer_was_made_with(opened: Opened) -> None:
     opened.page.wait_for_function("document.querySelector('#c-gpu').value === 'rtx-4090'")
 
 
+def test_a_switch_is_turned_by_the_keyboard_and_stays_in_reach(opened: Opened) -> None:
+    """The controls are drawn anew, as a rank appears beside it."""
+    opened.ask("memory/gpt2?train&seq=256")
+    before = opened.answers
+    opened.page.focus("#o-lora")
+    opened.page.keyboard.press("Space")
+    opened.wait(before)
+    assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256 --lora"
+    assert opened.page.input_value("#c-lora") == "16"
+    assert opened.page.evaluate("document.activeElement.id") == "o-lora"
+
+
+def test_what_is_pressed_stays_in_its_place(opened: Opened) -> None:
+    """The help of the control before is above it, and goes as that one is left."""
+    opened.ask("memory/gpt2?train&seq=128")
+    opened.page.focus("#c-recompute")
+    at = "document.querySelector('#c-optimizer').getBoundingClientRect().top"
+    before = opened.page.evaluate(at)
+    opened.page.focus("#c-optimizer")
+    assert opened.page.evaluate(at) == before
+    opened.page.wait_for_timeout(700)
+    assert opened.page.evaluate(at) < before
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_picture_is_whole_on_every_screen(opened: Opened, width: int) -> None:
+    opened.page.set_viewport_size({"width": width, "height": 900})
+    opened.ask(f"memory/gpt2?train&seq={width}")
+    sizes = "[...document.querySelectorAll('#shown figure svg')].map((one) => one.getBoundingClientRect().width)"
+    drawn = [one for one in opened.page.evaluate(sizes) if one]
+    opened.page.set_viewport_size({"width": 1440, "height": 900})
+    assert len(drawn) == 1
+    assert 240 < drawn[0] < width
+
+
 def test_a_number_is_opened_by_the_keyboard_and_closed(opened: Opened) -> None:
     opened.ask("params/gpt2")
     opened.page.focus("#shown td a.opens")

@@ -115,8 +115,10 @@ function drawForm(answer, before, typing) {
   const shape = (one) => one && one.shape + one.tabs.findIndex((tab) => tab.current);
   if (shape(answer) !== shape(before)) {
     const open = form.querySelector("details")?.open;
+    const turned = form.contains(document.activeElement) && document.activeElement.id;
     form.innerHTML = answer.form;
     if (open && form.querySelector("details")) form.querySelector("details").open = true;
+    if (turned) at(turned)?.focus();
     return;
   }
   const fresh = document.createElement("template");

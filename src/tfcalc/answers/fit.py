@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, Told, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
-from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
+from tfcalc.search.gpus import ANY_CARD, SAID, Capacity, common, of_accelerator, of_card
 from tfcalc.search.remedies import SHORTEST
 from tfcalc.serving.weight_formats import MixedFormat, format_named
 from tfcalc.training.peaks import Peaks
@@ -275,6 +275,12 @@ class FitTable(Answer):
         judged = self._asked[0]
         return judged[0].judge.subtitle if judged else self.question.model.summary
 
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """Definitions of what was asked, on the first GPU."""
+        judged = self._asked[0]
+        return judged[0].judge.report.definitions if judged else {}
+
     def sheet(self) -> Sheet:
         """A row for each GPU."""
         return Sheet(
@@ -383,12 +389,14 @@ def _computed_on(question: FitQuestion, card: Accelerator) -> bool:
 
 
 def _named(one: VerdictOnCard) -> str:
-    return f"{name_of(one)} ({one.accelerator.memory})"
+    name, memory = name_of(one), one.accelerator.memory
+    return name if memory in name else f"{name} ({memory})"
 
 
 def name_of(one: VerdictOnCard) -> str:
-    """``H100-SXM``, ``8 x H100-SXM``."""
-    return f"{one.gpus} x {one.accelerator.name}" if one.gpus > 1 else one.accelerator.name
+    """``H100-SXM``, ``8 x H100-SXM``; of a card by its memory alone ``24 GB card``."""
+    name = one.accelerator.name.replace(ANY_CARD, f"{one.accelerator.memory} card")
+    return f"{one.gpus} x {name}" if one.gpus > 1 else name
 
 
 def _row(one: VerdictOnCard, place: int) -> Sequence[Cell]:

@@ -60,7 +60,7 @@ from tfcalc.search.remedies import FSDP
 from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands
-from tfcalc.training.peaks import Peaks
+from tfcalc.training.peaks import peaks_of
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 
@@ -623,7 +623,7 @@ def _tuned(
     model: Model, run: Workload, plan: Training
 ) -> tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]:
     """The peak of fine-tuning by this plan, and on which GPUs it fits."""
-    peaks = Peaks(model)
+    peaks = peaks_of(model)
     need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
     if isinstance(need, Unknown):
         return need, None

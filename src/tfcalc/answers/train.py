@@ -35,7 +35,7 @@ from tfcalc.plans import COLOCATE, DPO, GRPO, PPO, SERVER, SFT, Training
 from tfcalc.report.declared import Answer, Key, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
-from tfcalc.search.gpus import NO, RISKY, SAID, Capacity, of_card
+from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, Capacity, common, of_card
 from tfcalc.timing.estimate import (
     CODE,
     EAGER,
@@ -250,7 +250,8 @@ class RunOnCard(VerdictOnCard):
             return UNTIMED.get(self.plan.method, f"No run of such code with --method {self.plan.method} is known")
         machine, file = machine_of(self.accelerator), self.question.rates
         if machine is None:
-            return f"No run on {self.accelerator.name} is known"
+            of_memory = self.accelerator.name == ANY_CARD
+            return f"No run on {self.card.stated if of_memory else self.accelerator.name} is known"
         if file is not None and machine.generation not in file.table["generations"]:
             return f"{file.called} has no rates of {self.accelerator.name}"
         if self.plan.precision == PRODUCTS_ALONE:
@@ -651,6 +652,12 @@ class Train(Answer):
         told = [self.only] if self.question.card else self.each
         return told[0].judge.subtitle if told else self.question.model.summary
 
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """Definitions of the step as asked, of the first GPU that is told of."""
+        told = [self.only] if self.question.card else self.each
+        return told[0].judge.report.definitions if told else {}
+
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
         told = [self.only] if self.question.card else self.each
@@ -707,6 +714,10 @@ class Train(Answer):
 
     def _shares(self) -> Iterator[str]:
         """Yield what gives hours where nothing is estimated."""
+        if self.question.card is not None and self.only.accelerator.name == ANY_CARD:
+            one, number = self.only, f"{self.only.card.gpus}x" * (self.only.card.gpus > 1)
+            alike = (gpu for gpu in common() if gpu.memory == one.accelerator.memory and one.format in gpu.peaks)
+            yield from (f"--gpu {number}{gpu.name} (hours on a card of {gpu.memory})" for gpu in alike)
         if self.question.card is not None and self.only.step_seconds is None and self.only.floor:
             price = self.only.price is None
             if self.question.plan.method not in WRITES:

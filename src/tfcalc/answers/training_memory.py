@@ -43,7 +43,7 @@ from tfcalc.report.sheet import Bytes, Column, Sheet, of
 from tfcalc.training.adapters import drops, listed
 from tfcalc.training.methods import OF_METHODS
 from tfcalc.training.optimizers import bytes_of_a_number, notes_on_optimizer, optimizer, states_in_words
-from tfcalc.training.peaks import Peaks, training_numbers, training_step
+from tfcalc.training.peaks import peaks_of, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, is_upper_bound, known_error, placement_of, trained_in
 from tfcalc.training.precisions import PRODUCTS_ALONE, Precision, precision
 from tfcalc.training.sharding import FSDP1
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.report.chart import Bars
     from tfcalc.training.measured import OnCard
+    from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
 
@@ -356,7 +357,7 @@ class TrainingMemory(PeakMemory):
         peaks: Peaks | None = None,
     ) -> None:
         self._model, self._by, self.depth = model, by, depth
-        self.peaks = peaks or Peaks(model)
+        self.peaks = peaks or peaks_of(model)
         self.run, self.plan = resolved(self.peaks, run, plan)
         self._quick = training_numbers(model, self.run, self.plan, self.peaks)
 

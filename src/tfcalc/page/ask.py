@@ -100,7 +100,7 @@ def changed(words: str, name: str, value: str | bool) -> str:
     elif name in arguments:
         after = forms.with_argument(before, name, str(value))
     else:
-        after = before._replace(typed=tuple(links.changes(before, name, value)))
+        after = forms.with_change(before, name, value)
     return asked(after.words)
 
 
@@ -150,6 +150,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
     found = run(words)
     said: Mapping[str, Any] = {}
     html = ""
+    known: dict[str, Any] = {}
     if found.answer is not None and found.settings is not None:
         sheet = found.answer.sheet()
         style = Style(
@@ -162,6 +163,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
         if links.in_full(words) != list(found.line):  # of a question in words, or of a model with a card behind it
             words = list(found.line)
         said = entries_of(found.answer)  # few of them are read: a simulated allocator is not run for the others
+        known = in_effect(said, getattr(found.answer, "definitions", {}))
         html = shown.answer(sheet, style, words, said, pictures_of(found.answer))
     return {
         "exit": found.code,
@@ -173,8 +175,8 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "link": links.link_of(words, _config(words)),
         "model": forms.name_of_model(words),
         "tabs": forms.tabs(words),
-        "form": forms.form(words, in_effect(said, found.answer)),
-        "shape": " ".join(option.name for option in links.options_of(words)),
+        "form": forms.form(words, known),
+        "shape": forms.shape(words),
     }
 
 
@@ -188,17 +190,15 @@ CALLED_IN: Mapping[str, str] = {"recomputation": "recompute", "tp": "tensor_para
 """What options are called there, where it is another word."""
 
 
-def in_effect(said: Mapping[str, Any], answer: object = None) -> dict[str, Any]:
-    """The values that an answer was made with, by the options' names, as far as it says them."""
-    model, run = said.get("model"), getattr(getattr(answer, "question", None), "workload", None)
-    known: dict[str, Any] = {} if run is None else {"batch_size": run.batch_size, "seq_len": run.seq_len}
+def in_effect(said: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that an answer was made with, by the options' names: as it says them, and by its ``definitions``."""
+    model, known = said.get("model"), dict[str, Any]()
     if isinstance(model, Mapping):
         for key in ("defaults", "config", "changed"):
             known |= model.get(key, {})
         known |= {key: value for key, value in model.items() if isinstance(value, int)}
         known |= {name: known[field] for name in forms.SHAPE for field in SAME_AS[name] if known.get(field)}
-    for key in SAID_IN:
-        values = said.get(key)
+    for values in (definitions, *map(said.get, SAID_IN)):
         if isinstance(values, Mapping):
             known |= {CALLED_IN.get(str(called), str(called)): value for called, value in values.items()}
     names = {

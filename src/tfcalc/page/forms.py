@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 from tfcalc.cli.commands import COMMANDS, GROUPS
 from tfcalc.cli.completion import words as offered
 from tfcalc.cli.options import Option
-from tfcalc.page.links import INSTEAD, PASTED, Asked, Typed, in_full, link_of, options_of, parts
+from tfcalc.page.links import INSTEAD, PASTED, Asked, Typed, changes, in_full, link_of, options_of, parts
 from tfcalc.units import parse_count, parse_length, short_tokens
 
 
@@ -53,6 +53,8 @@ TABS = (
     Tab("Explain", "explain", (), ("target", "of", "seq_len", "train", "steps")),
 )
 """The questions, in their order."""
+SWITCHED = (("serve", SERVED, True), ("serve", TRAINED, False), ("train", ("recompute",), True))
+"""Options that have an effect only where a switch is on, or only where it is off; in the questions that have both."""
 TARGETS = {"formula": "complete", "explain": "attention"}
 """The part that is asked about where none is named yet."""
 LABELS = {
@@ -95,6 +97,8 @@ LABELS = {
     "steps": "Each product by itself",
 }
 """What the options in front are called; others by their flag."""
+RANKS = {"lora": "LoRA rank", "qlora": "QLoRA rank"}
+"""Options that are switched, and what the number is called that they may have beside."""
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:
@@ -152,7 +156,11 @@ def moved(asked: Asked, tab: Tab) -> list[str]:
     options = {option.name: option for option in options_of([tab.command])}
     front = tab.front if tab.command not in TARGETS or asked.first in TARGETS else ()
     kept = [one for one in asked.typed if one.option is not None and one.option.name in (*front, *SHAPE, "treat_as")]
+    if asked.first == "serve" and "serve" in front:
+        kept.insert(0, Typed(options["serve"].flags[0], None, options["serve"]))
     flags = {one.option.name for one in kept if one.option is not None}
+    idle = without_effect(tab, flags)
+    kept = [one for one in kept if one.option is not None and one.option.name not in idle]
     fixed = [Typed(word, None, None) for word in tab.always]
     kept = [one for one in kept if one.flag not in tab.always]
     instead = {each for group in INSTEAD for each in group if flags & set(group)}
@@ -163,6 +171,23 @@ def moved(asked: Asked, tab: Tab) -> list[str]:
     ]
     kept = [one for one in kept if one.option is not None and one.option.name in options]
     return Asked(tab.command, (*named, *model), (*fixed, *kept, *first)).words
+
+
+def without_effect(tab: Tab | None, given: Collection[str]) -> set[str]:
+    """Options in front of a question that have no effect beside the switches that are ``given``, by name."""
+    ways = [(names, on == (switch in given)) for switch, names, on in SWITCHED if tab and switch in tab.front]
+    return {name for names, has in ways if not has for name in names}
+
+
+def with_change(asked: Asked, name: str, value: str | bool) -> Asked:
+    """The question with one option changed; who turns a switch leaves the options that have no effect any more."""
+    changed = asked._replace(typed=tuple(changes(asked, name, value)))
+    given = {one.option.name for one in changed.typed if one.option is not None}
+    turned = any(name == switch for switch, _, _ in SWITCHED)
+    idle = without_effect(current(asked), given) if turned else ()
+    return changed._replace(
+        typed=tuple(one for one in changed.typed if one.option is None or one.option.name not in idle)
+    )
 
 
 def model_of(asked: Asked) -> tuple[str, ...]:
@@ -196,7 +221,8 @@ def form(words: Sequence[str], in_effect: Mapping[str, Any]) -> str:
     tab = current(asked) or next((tab for tab in TABS if tab.command == asked.first), None)
     options = {option.name: option for option in options_of(asked.words)}
     given = {one.option.name: one for one in asked.typed if one.option is not None}
-    front = [options[name] for name in (tab.front if tab else ()) if name in options]
+    idle = without_effect(tab, given)
+    front = [options[name] for name in (tab.front if tab else ()) if name in options and name not in idle]
     named = list(zip((one for one in options.values() if one.argument), [*asked.named, "", "", ""], strict=False))
     lines = [_argument(option, value) for option, value in named if option.name in ("target",) and not option.several]
     lines += [_control(option, given.get(option.name), in_effect) for option in front if option.flags]
@@ -205,9 +231,17 @@ def form(words: Sequence[str], in_effect: Mapping[str, Any]) -> str:
     rest = [
         option
         for option in options.values()
-        if option.flags and option not in front and option.name not in hidden | always
+        if option.flags and option not in front and option.name not in hidden | always | idle
     ]
     return f'<div class="front">{"".join(lines)}</div>{"".join(_groups(rest, given, in_effect))}'
+
+
+def shape(words: Sequence[str]) -> str:
+    """Names of all that decides on the controls of a question: a form of another shape is drawn anew."""
+    asked = parts(in_full(words))
+    given = {one.option.name for one in asked.typed if one.option is not None}
+    names = (option.name for option in options_of(asked.words))
+    return " ".join((*names, *sorted(without_effect(current(asked), given)), *sorted(given & RANKS.keys())))
 
 
 def _groups(rest: Sequence[Option], given: Mapping[str, Typed], in_effect: Mapping[str, Any]) -> Iterator[str]:
@@ -246,9 +280,16 @@ def _control(option: Option, typed: Typed | None, in_effect: Mapping[str, Any]) 
     default = str(in_effect.get(name, ""))
     label = f'<label for="c-{name}">{escape(_label(option))}</label>'
     described = f'id="c-{name}" name="{name}" aria-describedby="h-{name}"'
+    checked = " checked" if typed is not None else ""
     if option.switch:
-        checked = " checked" if typed is not None else ""
         return f'<div class="control switch"><input type="checkbox" {described}{checked}>{label}{_help(option)}</div>'
+    if name in RANKS:
+        rank = f'<label for="c-{name}">{RANKS[name]}</label>{_text(option, value, "")}' if checked else ""
+        return (
+            f'<div class="control switch"><input type="checkbox" id="o-{name}" name="{name}" '
+            f'aria-describedby="h-{name}"{checked}><label for="o-{name}">{escape(_label(option))}</label>{rank}'
+            f"{_help(option)}</div>"
+        )
     if option.known:
         shown = "" if typed is None else value
         words = [word for word in option.known if not word.endswith(":N")]
@@ -265,7 +306,7 @@ def _control(option: Option, typed: Typed | None, in_effect: Mapping[str, Any]) 
 
 def _text(option: Option, value: str, default: str) -> str:
     offers = f' list="offers-{option.offers}"' if option.offers else ""
-    shown = default if default not in ("None", "") else ("off" if option.alone else "")
+    shown = default if default != "None" else ""
     return (
         f'<input id="c-{option.name}" name="{option.name}" aria-describedby="h-{option.name}" value="{escape(value)}"'
         f' placeholder="{escape(shown)}"{offers} autocomplete="off" spellcheck="false">'

@@ -47,7 +47,7 @@ def _figure(picture: Picture, place: int, words: Sequence[str]) -> str:
     def link(path: str) -> str:
         return link_of(explaining(words, path.split(".")[1:]))
 
-    return figure(cast("Picture", printed(picture)), f"picture-{place}", "scroll", link)
+    return figure(cast("Picture", printed(picture)), f"picture-{place}", link)
 
 
 def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:
@@ -84,6 +84,8 @@ def _table(
         cells = []
         for place, (cell, column) in enumerate(zip(row, sheet.columns, strict=True)):
             shown = _text(for_people(cell, style))
+            if isinstance(cell, str) and PATH.fullmatch(cell):
+                shown = shown.replace(".", ".<wbr>").replace("_", "_<wbr>")  # where a narrow column breaks it
             if (index, place) in opens:
                 shown = _link(link_of(explaining(words, opens[index, place])), shown, "opens")
             elif (link := _linked(cell, row, words, said)) is not None:
@@ -182,8 +184,10 @@ def _see_also(each: str, asked: Asked) -> str:
     return _text(each)
 
 
-COMMAND = re.compile(r"\btfcalc (?:[^;:,()]|,(?! ))+(?=\Z|[;:)]|, )")
-"""A command in a line, which may be asked: up to the line's end, a bracket or the next clause."""
+ABOUT_IT = "lists|says|tells|shows|opens|asks|counts|has|lays|makes|writes|finds"
+"""Words by which a line goes on behind a command that it names."""
+COMMAND = re.compile(rf"\btfcalc (?:[^;:,()]|,(?! ))+?(?= (?:{ABOUT_IT})\b|\Z|[;:)]|, )")
+"""A command in a line, which may be asked: up to what is said of it, the line's end, a bracket or the next clause."""
 PLACES = frozenset(("N", "NAME", "FILE", "MODEL"))
 """Words of a command in the place of those that its reader knows."""
 

@@ -16,7 +16,8 @@ from urllib.parse import quote
 from tfcalc.render.chart import ticks
 from tfcalc.report.chart import Bars, Chart, Curve, Divided, Picture, Portion
 
-WIDTH, HEIGHT = 720, 340
+WIDTH, NARROW, HEIGHT = 720, 360, 340
+"""Width of a picture, and of the one that is shown in its place where there is less room; letters are as large."""
 LEFT, RIGHT, TOP, BOTTOM = 74, 132, 16, 44
 LETTER = 6.4
 """Width of a letter of the labels, about."""
@@ -89,7 +90,12 @@ class DrawnPicture(NamedTuple):
 
 
 def drawn(
-    picture: Picture, name: str, *, alone: bool = False, links: Callable[[str], str] | None = None
+    picture: Picture,
+    name: str,
+    *,
+    alone: bool = False,
+    links: Callable[[str], str] | None = None,
+    wide: int = WIDTH,
 ) -> DrawnPicture:
     """Draw a picture. ``name`` tells it from the others of the page; one that is ``alone`` has its own colours.
 
@@ -97,33 +103,31 @@ def drawn(
     """
     match picture:
         case Chart():
-            height, body, words = _curves_height(picture), "".join(_curves(picture)), _told_curves(picture)
+            height, body, words = _curves_height(picture, wide), "".join(_curves(picture, wide)), _told_curves(picture)
         case Bars():
-            height, body, words = _bars_height(picture), "".join(_bars(picture)), _told_bars(picture)
+            height, body, words = _bars_height(picture, wide), "".join(_bars(picture, wide)), _told_bars(picture)
         case _:
             levels = _levels(picture.whole)
             height, words = levels * ROW + 8, _told_portions(picture)
-            body = "".join(_portions(picture, None if alone else links or anchor))
+            body = "".join(_portions(picture, wide, None if alone else links or anchor))
     own = f"<style>{OWN}</style>" if alone else ""
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     role = "group" if isinstance(picture, Divided) and not alone else "img"
     title, described = f"{name}-title", f"{name}-words"
     head = (
-        f'<svg{space} viewBox="0 0 {WIDTH} {height}" role="{role}" aria-labelledby="{title}" '
+        f'<svg{space} viewBox="0 0 {wide} {height}" role="{role}" aria-labelledby="{title}" '
         f'aria-describedby="{described}">'
         f'<title id="{title}">{escape(picture.title)}</title><desc id="{described}">{escape(words)}</desc>{own}'
     )
     return DrawnPicture(f"{head}{body}</svg>", words)
 
 
-def figure(picture: Picture, name: str, scrolls: str = "wide", links: Callable[[str], str] | None = None) -> str:
-    """The picture with its title below, in an element of the class ``scrolls`` that is wider than a narrow screen."""
+def figure(picture: Picture, name: str, links: Callable[[str], str] | None = None) -> str:
+    """The picture with its title below, drawn twice: style sheets show the narrow one where the other has no room."""
     title = escape(picture.title)
-    made = drawn(picture, name, links=links)
-    return (
-        f'<figure><div class="{scrolls}" tabindex="0" role="group" aria-label="{title}">{made.svg}</div>'
-        f"<figcaption>{title}</figcaption></figure>\n"
-    )
+    both = {"full": drawn(picture, name, links=links), "narrow": drawn(picture, f"{name}-n", links=links, wide=NARROW)}
+    made = "".join(f'<div class="{shown}">{one.svg}</div>' for shown, one in both.items())
+    return f"<figure>{made}<figcaption>{title}</figcaption></figure>\n"
 
 
 def image(picture: Picture, name: str) -> str:
@@ -148,39 +152,38 @@ class _Scale(NamedTuple):
         return self.begin + (self.end - self.begin) * ((at - low) / (high - low) if high > low else 0.5)
 
 
-def _scales(chart: Chart) -> tuple[_Scale, _Scale]:
+def _scales(chart: Chart, wide: int) -> tuple[_Scale, _Scale]:
     xs, ys = chart.numbers
     by_factors = chart.logarithmic
     lowest = ys[0] if by_factors[1] or ys[0] < 0 else 0
     highest = 1.0 if chart.unit == "share" else ys[-1]
     return (
-        _Scale(xs[0], xs[-1], LEFT, _right(chart), by_factors[0]),
+        _Scale(xs[0], xs[-1], LEFT, _right(chart, wide), by_factors[0]),
         _Scale(lowest, highest, HEIGHT - BOTTOM, TOP, by_factors[1]),
     )
 
 
-def _named_below(chart: Chart) -> bool:
+def _named_below(chart: Chart, wide: int) -> bool:
     """Return whether the names of the curves are too long for the room behind their ends."""
-    return max(len(curve.label) for curve in chart.curves) * LETTER > RIGHT - 22
+    return wide < WIDTH or max(len(curve.label) for curve in chart.curves) * LETTER > RIGHT - 22
 
 
-def _right(chart: Chart) -> int:
+def _right(chart: Chart, wide: int) -> int:
     """Right end of the curves."""
-    return WIDTH - (LEFT // 2 if _named_below(chart) else RIGHT)
+    return wide - (LEFT // 2 if _named_below(chart, wide) else RIGHT)
 
 
-def _curves_height(chart: Chart) -> int:
-    if not _named_below(chart):
+def _curves_height(chart: Chart, wide: int) -> int:
+    names = [curve.label for curve in chart.curves]
+    if not _named_below(chart, wide) or not any(names):
         return HEIGHT
-    return (
-        HEIGHT + 24 + LINE * max(line for line, _, _ in _placed([curve.label for curve in chart.curves], LEFT, DASHED))
-    )
+    return HEIGHT + 24 + LINE * max(line for line, _, _ in _placed(names, wide, LEFT, DASHED))
 
 
-def _curves(chart: Chart) -> Iterator[str]:
-    at_x, at_y = _scales(chart)
+def _curves(chart: Chart, wide: int) -> Iterator[str]:
+    at_x, at_y = _scales(chart, wide)
     xs, ys = chart.numbers
-    right = _right(chart)
+    right = _right(chart, wide)
     in_binary = chart.unit == "bytes" and chart.units == "iec"
     for value in ticks(ys, by_factors=at_y.by_factors, doubles=in_binary):
         y = at_y(value)
@@ -196,20 +199,23 @@ def _curves(chart: Chart) -> Iterator[str]:
         x, y = at_x(mark.x), at_y(mark.y)
         yield f'<path class="x" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
         width = LETTER * len(mark.label)
-        before = x + width + 12 > WIDTH
+        before = x + width + 12 > wide
         left, line = (x - 10 - width, y - 9) if before else (x + 10, y + 18)
         while any(left < end and begin < left + width and abs(other - line) < LINE for begin, end, other in taken):
             line += -LINE if before else LINE  # of two crossings side by side, one is named above the other
         taken.append((left, left + width, line))
-        yield _text(x - 10 if before else left, line, mark.label, "e h" if before else "h")
-    if _named_below(chart):
-        yield from _legend_of_curves([curve.label for curve in chart.curves])
+        within = left >= 0  # a name that has room on neither side begins at the edge
+        yield _text(
+            x - 10 if before and within else max(left, 0), line, mark.label, "e h" if before and within else "h"
+        )
+    if _named_below(chart, wide):
+        yield from _legend_of_curves([curve.label for curve in chart.curves], wide)
     else:
         yield from _labels(chart, at_y)
 
 
-def _legend_of_curves(names: Sequence[str]) -> Iterator[str]:
-    for place, (line, x, name) in enumerate(_placed(names, LEFT, DASHED)):
+def _legend_of_curves(names: Sequence[str], wide: int) -> Iterator[str]:
+    for place, (line, x, name) in enumerate(_placed(names, wide, LEFT, DASHED) if any(names) else ()):
         y = HEIGHT + 16 + LINE * line
         yield f'<path class="c" stroke="var(--s{place % COLORS})"{_dashed(place)} d="M{x:.1f} {y - 4}h{DASHED}"/>'
         yield _text(x + DASHED + 5, y, name)
@@ -265,6 +271,8 @@ def _told_curves(chart: Chart) -> str:
     return f"{_axis(chart)}. {'; '.join([*told, *(mark.label for mark in chart.marks)])}."
 
 
+WHOLE = 66
+"""Width of the number behind a bar, where it has no more room."""
 SPACE, MOST_SPACE = 118, 330
 """Width of the names of bars, at least and at most."""
 
@@ -279,18 +287,26 @@ def _bands(bars: Bars) -> Sequence[tuple[float, ...]]:
     return bars.bands or [(0.0,)] * len(bars.rows)
 
 
-def _bars_height(bars: Bars) -> int:
-    return (len(bars.rows) * (ROW + 8)) + 30 + LINE * max((line for line, _, _ in _placed(bars.parts)), default=0)
+def _bars_height(bars: Bars, wide: int) -> int:
+    lines = max((line for line, _, _ in _placed(bars.parts, wide)), default=0)
+    return len(bars.rows) * _apart(wide) + 30 + LINE * lines
 
 
-def _bars(bars: Bars) -> Iterator[str]:
+def _apart(wide: int) -> int:
+    """Height of a row of bars: in a narrow picture their names are above them."""
+    return ROW + 8 + (LINE if wide < WIDTH else 0)
+
+
+def _bars(bars: Bars, wide: int) -> Iterator[str]:
     ends = [max(sum(sizes), *band) for (_, sizes), band in zip(bars.rows, _bands(bars), strict=True)]
     longest = max(ends, default=0) or 1
-    space = _space(bars)
-    scale = (WIDTH - space - 90) / longest
+    above = wide < WIDTH
+    space = 0 if above else _space(bars)
+    scale = (wide - space - (WHOLE if above else 90)) / longest
     for row, (label, sizes) in enumerate(bars.rows):
-        y, x = row * (ROW + 8), space
-        yield _text(space - 8, y + 22, label, "e")
+        y, x = row * _apart(wide), space
+        yield _text(0, y + 13, label) if above else _text(space - 8, y + 22, label, "e")
+        y += LINE if above else 0
         for place, (part, size) in enumerate(zip(bars.parts, sizes, strict=True)):
             if not size:
                 continue
@@ -308,22 +324,23 @@ def _bars(bars: Bars) -> Iterator[str]:
             whole = f"M{low:.1f} {y + ROW / 2}H{high:.1f}M{low:.1f} {y + 11}v12M{high:.1f} {y + 11}v12"
             yield f'<path class="x" d="{whole}"><title>{escape(f"{label}: {told}")}</title></path>'
         yield _text(space + ends[row] * scale + 6, y + 22, bars.told(sum(sizes)))
-    yield from _legend(bars.parts, len(bars.rows) * (ROW + 8) + 18)
+    yield from _legend(bars.parts, len(bars.rows) * _apart(wide) + 18, wide)
 
 
-def _legend(names: Sequence[str], y: float) -> Iterator[str]:
-    for place, (line, x, name) in enumerate(_placed(names)):
+def _legend(names: Sequence[str], y: float, wide: int) -> Iterator[str]:
+    for place, (line, x, name) in enumerate(_placed(names, wide)):
         top = y + LINE * line
         yield f'<rect x="{x:.1f}" y="{top - 10}" width="11" height="11" fill="var(--f{place % COLORS})"/>'
         yield _text(x + 16, top, name)
 
 
-def _placed(names: Sequence[str], begin: int = SPACE, sample: int = 11) -> Iterator[tuple[int, float, str]]:
+def _placed(names: Sequence[str], wide: int, begin: int = SPACE, sample: int = 11) -> Iterator[tuple[int, float, str]]:
     """The names of a legend, each behind a sample of its colour, with its line and where it begins."""
+    begin = begin if wide == WIDTH else 0
     line, x = 0, float(begin)
     for name in names:
         width = sample + 5 + LETTER * len(name) + 18
-        if x + width > WIDTH and x > begin:
+        if x + width > wide and x > begin:
             line, x = line + 1, float(begin)
         yield line, x, name
         x += width
@@ -342,8 +359,8 @@ def _levels(portion: Portion) -> int:
     return 1 + max((_levels(part) for part in portion.parts if part.value), default=0)
 
 
-def _portions(picture: Divided, links: Callable[[str], str] | None) -> Iterator[str]:
-    scale = WIDTH / (picture.whole.value or 1)
+def _portions(picture: Divided, wide: int, links: Callable[[str], str] | None) -> Iterator[str]:
+    scale = wide / (picture.whole.value or 1)
 
     def placed(portion: Portion, x: float, level: int) -> Iterator[str]:
         width = portion.value * scale

@@ -5,7 +5,9 @@ A step is also told term by term: with closed forms, or in plain numbers, each f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -364,7 +366,7 @@ class Peaks:
         key = self.key(run, plan)
         if key[-1] and not noting and key not in self.steps:
             self._told_by((*key[:-1], False), key)
-        if noting and key not in self.noted:
+        if noting and key not in self.noted and (key not in self.steps or self._seen_alike(run, plan) is None):
             self._runs(run, plan, AllocationRecorder())
         elif key not in self.steps:
             self.steps[key] = step_of(self.tree(run, plan), piece_of(self.model, run, plan), run, plan)
@@ -566,6 +568,28 @@ class Peaks:
         if asked not in self._trees:
             self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
         return self._trees[asked]
+
+
+_SHARED: ContextVar[dict[Model, Peaks] | None] = ContextVar("shared", default=None)
+
+
+@contextmanager
+def peaks_shared() -> Iterator[None]:
+    """Let the answers that are found within know each other's steps, where they are about the same model.
+
+    They are forgotten at the end, as those of a model that is asked about for hours would be too many.
+    """
+    before = _SHARED.set({} if _SHARED.get() is None else _SHARED.get())
+    try:
+        yield
+    finally:
+        _SHARED.reset(before)
+
+
+def peaks_of(model: Model) -> Peaks:
+    """The peaks of a model: those that other answers share, where they do."""
+    known = _SHARED.get()
+    return Peaks(model) if known is None else known.setdefault(model, Peaks(model))
 
 
 def of_megatron(model: Model, run: Workload, plan: Training) -> FullestStage:

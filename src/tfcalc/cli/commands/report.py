@@ -287,6 +287,8 @@ PARTS = (
     ),
 )
 """The sections of a report, in their order."""
+OF_ONE_STEP = ("memory", "overview")
+"""Those that need the same steps of training: first the one that runs a step with formulas, then whoever knows it."""
 
 
 class AnsweredLine(NamedTuple):
@@ -370,8 +372,17 @@ class ModelReport(Answer):
     @cached_property
     def _by_part(self) -> dict[str, dict[str, AnsweredLine]]:
         """The answers of each section, by the models that they are of."""
+        from tfcalc.training.peaks import peaks_shared  # its answers load the tape, too
+
         by_line: dict[str, AnsweredLine] = {}
-        return {part.name: self._answered(part, models, by_line) for part, models in self.parts.items()}
+        found = dict[str, dict[str, AnsweredLine]]()
+        named = {part.name: (part, models) for part, models in self.parts.items()}
+        with peaks_shared():
+            for name in filter(named.__contains__, OF_ONE_STEP):
+                found[name] = self._answered(*named[name], by_line)
+        for name in [name for name in named if name not in found]:
+            found[name] = self._answered(*named[name], by_line)
+        return {name: found[name] for name in named}
 
     def _answered(
         self, part: ReportPart, models: Sequence[ReportModel], by_line: dict[str, AnsweredLine]
