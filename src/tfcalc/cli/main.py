@@ -100,10 +100,8 @@ def _overview(asked: list[str]) -> int:
     last = several[2] if several else ""
     opened = [last] if last in COMMANDS or last.lower() in ALIASES else _opened_by(asked[0], last)
     if opened:
-        said = " ".join(opened)
-        raise UsageError(
-            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {said} {asked[0]}"
-        )
+        first = " ".join((*opened, asked[0]))
+        raise UsageError(f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {first}")
     if several and _catalog().is_known(asked[0]):
         if not _catalog().is_known(last) and (option := _words().beside(last)):
             planned = any(word.startswith(OF_A_PLAN) for word in asked)
