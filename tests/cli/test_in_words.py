@@ -77,6 +77,16 @@ SAME = {
     "can I run llama 3 70b on 2 3090s": "fit llama-3-70b --serve --gpu 2x3090",
     "will llama 3 70b fit on a 24 GB card in int4": "memory llama-3-70b --serve --gpu 24GB --weights int4",
     "how many h100s for llama 3.1 405b": "serve llama-3.1-405b --for gpus --gpu h100",
+    "how many users can an h100 serve gpt2-xl within 50ms": "serve gpt2-xl --gpu h100 --slo tpot=50ms",
+    "how many users of gpt2-xl on an l4 at 50 ms a token and 500 ms to the first": (
+        "serve gpt2-xl --gpu l4 --slo tpot=50ms,ttft=500ms"
+    ),
+    "can 64 users use gpt2-xl on an l4 with ttft under 300 milliseconds": (
+        "serve gpt2-xl --gpu l4 --concurrency 64 --slo ttft=300ms"
+    ),
+    "gpus for 100 users of gpt2-xl within 20 msec per token": (
+        "serve gpt2-xl --for gpus --concurrency 100 --slo tpot=20ms"
+    ),
     "how many a100s to fine-tune gpt2": "fit gpt2 --gpu a100",
     "what gpu do I need for gpt2 in int4": "fit gpt2 --serve --weights int4",
     "what batch size fits on a 4090 for lora of gpt2": "memory gpt2 --train --lora --gpu 4090",

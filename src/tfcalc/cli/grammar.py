@@ -136,7 +136,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("PART FLOPS ABOUT:backwardpass !CARD|TIME", "explain {part} --of flops --train"),
     ("batch ABOUT:arithmeticintensity CARD !CONCURRENCY|BATCH|TRAIN", "explain ABOUT:roofline"),
     ("ABOUT:arithmeticintensity CARD !TRAIN", "explain ABOUT"),
-    ("CARD MANY:users|MANY:requests|MANY:people|MANY:concurrent|MANY:simultaneous !FIRST|PRICE", "memory --serve"),
+    ("CARD MANY:users|MANY:requests|MANY:people|MANY:concurrent|MANY:simultaneous !FIRST|PRICE|SLO", "memory --serve"),
     ("much|share|part|fraction STATES TRAIN VRAM !CARD|TYPED", "memory --train"),
     (
         "FLOPS RUN FORWARD !TRAIN",
@@ -156,6 +156,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("active|activated PARAMETERS", "explain ABOUT:activeparameters"),
     ("MANY-CARDS BYTES-OF-CARD !TRAIN|ADAPTER", "memory --serve"),
     ("MANY-CARDS !TRAIN|ADAPTER", "serve --for gpus"),
+    ("SLO CARD !TRAIN|ADAPTER", "serve"),
+    ("SLO !TRAIN|ADAPTER", "serve --for gpus"),
     (
         "SIZES ABOUT:modelshape|ABOUT:multiheadattention|ABOUT:gqa|ABOUT:headdimension|ABOUT:vocabulary !GIVEN|CARD",
         "",
@@ -242,6 +244,8 @@ KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"
 """A length that nothing is said of, a prompt's, a format, and the cache's: the command decides on the option."""
 RATE = "--tokens-per-second"
+LIMITS, OF_FIRST_TOKEN = "--slo", ("first", "ttft")
+"""How long users may wait: for a token, or for the first one where a word beside says so."""
 GUESSES, ACCEPTED, SPECULATE = "--guesses", "--accepted", "--speculate"
 """Tokens that a draft guesses in a step, and the share of them that is accepted: both are --speculate."""
 HALVES = {GUESSES: ("how many tokens are guessed", "3"), ACCEPTED: ("how many of them are accepted", "0.7")}
@@ -273,6 +277,8 @@ SPELLED = tuple(
     for pattern, text in (
         *((rf"(?<![\w.])(\d[\d.]*)[ -]{word}\b", rf"\g<1>{prefix}") for word, prefix in IN_WORDS.items()),
         (r"(?<![\w.])(\d[\d.]*) (gi?b)\b", r"\1\2"),
+        (r"(?<![\w.])(\d[\d.]*) ?(?:ms|msec|milliseconds?)\b", r"\1ms"),
+        (r"(?<=\dms) (?:for|to|until) (?:the )?first\b", " first"),
         (r"(?<![\w.])(\d+)[ -]bits?\b", r"\1bit"),
         (r"\b([a-z_]+)=(\d)", r"\1 \2"),
         (r"(?<![\w.])(\d+)([x×]) (?=[a-z])", r"\1 \2 "),

@@ -53,10 +53,10 @@ from tfcalc.cli.said import (
     is_card,
     is_format,
     is_run,
+    joined_amounts,
     names_at,
     option_of,
     ways_of_training,
-    with_share,
 )
 from tfcalc.errors import TfcalcError, UnknownModel, UsageError
 from tfcalc.hardware import parse_gpu
@@ -179,7 +179,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
     if not models and (size := next((one for one in rest if SIZE.fullmatch(one) and not _is_of_tokens(rest, one)), "")):
         rest[rest.index(size)] = ""
     first = named_among(rest)
-    given += with_share(amounts(rest, _of_a_name(first, rest)))
+    given += joined_amounts(amounts(rest, _of_a_name(first, rest)))
     if words & CLASSES["GUESS"] and models and (len(models) > 1 or cards):
         named, drafts = _with_drafts(named, rest)
         given += drafts

@@ -17,7 +17,9 @@ from tfcalc.cli.grammar import (
     HALVES,
     LENGTH,
     LIKE,
+    LIMITS,
     OF_A_SHARE,
+    OF_FIRST_TOKEN,
     PROMPT,
     SPECULATE,
     SPELLED,
@@ -39,6 +41,8 @@ SIZE_OF_RUN = re.compile(r"\d+(\.\d+)?[bBtT]", re.ASCII)
 """Tokens of a run, by themselves."""
 PRICE = re.compile(r"\$\d[\d.]*", re.ASCII)
 SHARE = re.compile(r"\d+(\.\d+)?%", re.ASCII)
+LATENCY = re.compile(r"\d+(\.\d+)?ms", re.ASCII)
+"""How long a user may wait."""
 LONG = re.compile(r"\d+(\.\d+)?[kK]i?|\d[\d,]+", re.ASCII)
 BYTES_SAID = re.compile(r"[\d.]+gi?b", re.ASCII | re.IGNORECASE)
 ADAPTED = re.compile(r"[a-z]\w*_proj(,[a-z]\w*)*|all-linear", re.ASCII)
@@ -174,6 +178,9 @@ def amounts(words: list[str], spared: Collection[int] = ()) -> Iterator[tuple[st
             option = OF_A_SHARE[words[near].lower()]
             words[near] = ""
             yield option, words[place]
+        elif LATENCY.fullmatch(words[place]):
+            of_first = _nearest(words, place, OF_FIRST_TOKEN)
+            yield LIMITS, f"{'tpot' if of_first is None else 'ttft'}={words[place]}"
         elif name := _format(words[place]):
             near = _nearest(words, place, (*OF_CACHE, "weights"))
             yield CACHE if near is not None and words[near].lower() in OF_CACHE else FORMAT, name
@@ -243,15 +250,20 @@ def ways_of_training(words: list[str]) -> Iterator[str]:
                 break
 
 
-def with_share(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The options of a question, where guessed tokens and the share of them that is accepted are one.
+def joined_amounts(given: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The options of a question, where limits are one, and guessed tokens and the share of them that is accepted.
 
-    >>> list(with_share([("--guesses", "4"), ("--seq", "8"), ("--accepted", "70%")]))
+    >>> list(joined_amounts([("--guesses", "4"), ("--seq", "8"), ("--accepted", "70%")]))
     [('--seq', '8'), ('--speculate', '4@70%')]
+    >>> list(joined_amounts([("--slo", "ttft=500ms"), ("--slo", "tpot=50ms")]))
+    [('--slo', 'ttft=500ms,tpot=50ms')]
     """
     found = list(given)
     halves = {slot: value for slot, value in found if slot in HALVES}
-    yield from (one for one in found if one[0] not in HALVES or len(halves) < len(HALVES))
+    limits = [value for slot, value in found if slot == LIMITS]
+    yield from (one for one in found if one[0] != LIMITS and (one[0] not in HALVES or len(halves) < len(HALVES)))
+    if limits:
+        yield LIMITS, ",".join(limits)
     if len(halves) == len(HALVES):
         yield SPECULATE, "@".join(halves[slot] for slot in HALVES)
 
