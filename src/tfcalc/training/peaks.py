@@ -12,7 +12,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.backends import WITH_LOSSES, backend
-from tfcalc.backends.sdpa import chosen
+from tfcalc.backends.sdpa import METAL, chosen
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
 from tfcalc.core.number import Num
@@ -63,7 +63,7 @@ from tfcalc.training.plan_checks import (
 from tfcalc.training.precisions import precision
 from tfcalc.training.schedule import Generated, PhaseSchedule, critic_of, generated, scored_alone
 from tfcalc.training.sharding import as_stored, outer_modules
-from tfcalc.training.states import NOTHING, Overheads, Placed, outputs, step_alone
+from tfcalc.training.states import NOTHING, Overheads, Placed, has_large_workspaces, outputs, step_alone
 from tfcalc.training.step import StepMemory, Trainer, activations, envelope, kept, step
 from tfcalc.training.step_terms import (
     STEP,
@@ -210,8 +210,10 @@ class Peaks:
         """What is trained of the model, by workload and by how it is tuned."""
         self._megatron: dict[tuple[Workload, Training], FullestStage] = {}
         """Steps by Megatron-LM's code."""
-        self._within: dict[tuple[Workload, Training, int], Reserved | None] = {}
+        self._within: dict[tuple[Workload, Training, str | bool, int], Reserved | None] = {}
         """What is reserved on a card, by its bytes."""
+        self._endless: dict[tuple[Workload, Training, str | bool], Reserved] = {}
+        """The same where nothing was given back, so that it is that of any card which has as much."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
         self._on_tape: dict[Key, list[PeakForm]] = {}
@@ -474,10 +476,18 @@ class Peaks:
 
     def reserved_within(self, run: Workload, plan: Training, memory: int) -> Reserved | None:
         """Memory that the caching allocator reserves for it on a card with ``memory`` bytes; None if it runs out."""
-        asked = run, plan, memory
+        run, plan = self.resolved(run, plan)
+        of_gpu = plan.capability if plan.capability == METAL else has_large_workspaces(plan.capability)
+        step = run, plan.replaced(capability=""), of_gpu  # of the GPU nothing else is allocated
+        endless = self._endless.get(step)
+        if endless is not None and endless.reserved <= memory:
+            return endless
+        asked = *step, memory
         if asked not in self._within:
             try:
-                self._within[asked] = self.reserved(run, plan, memory)
+                self._within[asked] = found = self.reserved(run, plan, memory)
+                if not found.given_back:
+                    self._endless[step] = found
             except OutOfMemory:
                 self._within[asked] = None
         return self._within[asked]

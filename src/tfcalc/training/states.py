@@ -334,9 +334,14 @@ def workspaces(capability: str) -> Component:
     Source: PyTorch 2.13, aten/src/ATen/cuda/CublasHandlePool.cpp (``parseChosenWorkspaceSize``,
     ``setWorkspaceForHandle``, ``getCUDABlasLtWorkspace``) and detail/DeviceThreadHandles.h.
     """
-    size = LARGE if capability.startswith(LARGE_SINCE) else SMALL
+    size = LARGE if has_large_workspaces(capability) else SMALL
     held = tuple(Held(f"cuBLAS's, in {thread}", (size,), 8) for thread in THREADS)
     return Component("workspaces", "workspaces", Cost(held=held))
+
+
+def has_large_workspaces(capability: str) -> bool:
+    """Return whether a GPU is one of those for which they are large."""
+    return capability.startswith(LARGE_SINCE)
 
 
 def outputs(made: Sequence[Found]) -> Component:
