@@ -278,7 +278,7 @@ def _alternatives(rest: list[str], given: list[tuple[str, str]]) -> tuple[str, s
 
 
 def _kind(way: str) -> str:
-    """What a way of training is one of: its option, or another one that says the same thing."""
+    """The kind of a way of training, of which two are alternatives: its option, or one that says the same thing."""
     return way.split()[0].replace("--qlora", "--lora").replace("--fsdp", "--zero")
 
 

@@ -108,7 +108,7 @@ def _of_sequences(number: log.LoggedNumber, width: int, run: Workload) -> int:
 
 
 def _sizes(asked: LogQuestion, length: int, batch: int = 1) -> str:
-    """The options of a workload of ``batch`` sequences: of so many tokens in all, if the length of one is said."""
+    """The options of a workload of ``batch`` sequences: of as many tokens in all, where the length of one is said."""
     if asked.workload is not None:
         tokens, length = length * batch, value_of(asked.workload.target.length)
         batch = tokens // length
