@@ -80,15 +80,14 @@ def _solved(model: Model, said: Said) -> Answer:
 
 
 OF_OTHERS: Mapping[tuple[str, str], Callable[[Model, Said], Answer]] = {
-    ("flops", "mfu"): _utilisation,
-    ("flops", "hfu"): _utilisation,
+    ("flops", "--mfu"): _utilisation,
     ("flops", "compared"): _conventions,
     ("serve", ""): _served,
     ("train", ""): _trained,
     ("ranks", ""): _on_ranks,
     ("solve", ""): _solved,
 }
-"""Questions whose arguments are no workload and no plan alone, by the command and, if need be, the first key."""
+"""Questions whose arguments are no workload and no plan alone, by the command and, if need be, an option or the first key."""
 
 
 def of_concept(
@@ -103,7 +102,8 @@ def of_concept(
     target, *options = shlex.split(concept.opens)
     name, *rest = target.split(".")
     found: Explanation | Derivation
-    if asks := OF_OTHERS.get((name, rest[0] if rest else "")) or OF_OTHERS.get((name, "")):
+    places = ((name, each) for each in (*rest[:1], *options, ""))
+    if asks := next((OF_OTHERS[place] for place in places if place in OF_OTHERS), None):
         found = open_answer(asks(model_of(concept.model if model is None else model), _said(options)), rest)
     else:
         found = _of_quantity(concept, model, target, _words(options), part)
