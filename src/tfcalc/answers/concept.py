@@ -87,7 +87,7 @@ OF_OTHERS: Mapping[tuple[str, str], Callable[[Model, Said], Answer]] = {
     ("ranks", ""): _on_ranks,
     ("solve", ""): _solved,
 }
-"""Questions whose arguments are no workload and no plan alone, by the command and, if need be, an option or the first key."""
+"""Questions whose arguments are no workload and no plan alone, by the command and, if need be, an option or a key."""
 
 
 def of_concept(
