@@ -7,6 +7,8 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from tfcalc.cli.local_server import local_server
 pytestmark = pytest.mark.page
 TOP = Path(__file__).parents[2]
 PICTURES = TOP / "build" / "page"
+SITE = TOP / "site"
+READ = ("index", "formulas", "reference", "models", "ledger", "commands/memory")
+"""Pages of the documentation: home, course, wide tables, a command."""
 AXE = "axe-core@4.14.1"
 AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 LOADED = 120_000
@@ -288,6 +293,38 @@ def test_everyone_can_read_a_report(browser: Any, axe: str, tfcalc: Program, tmp
             for size in (360, 768, 1440):
                 page.set_viewport_size({"width": size, "height": 900})
                 page.screenshot(path=PICTURES / f"report-{scheme}-{size}.png", full_page=True)
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def documents() -> Iterator[str]:
+    if not (SITE / "index.html").exists():
+        pytest.skip("the documentation is not built: make site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(SITE))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", READ)
+def test_everyone_can_read_the_documents(browser: Any, axe: str, documents: str, name: str) -> None:
+    """Wide and light, narrow and dark; nothing comes from another host."""
+    for scheme, width in (("light", 1440), ("dark", 360)):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        requested: list[str] = []
+        page.on("request", lambda one, into=requested: into.append(one.url))
+        page.goto(f"{documents}{name}.html", wait_until="networkidle")
+        page.evaluate(axe)
+        faults = page.evaluate("axe.run().then((done) => done.violations)")
+        told = [(one["id"], one["nodes"][0]["html"]) for one in faults if one["impact"] in ("serious", "critical")]
+        assert told == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert [url for url in requested if not url.startswith((documents, "data:", "blob:"))] == []
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=PICTURES / f"site-{name.replace('/', '-')}-{scheme}-{width}.png")
         context.close()
 
 
