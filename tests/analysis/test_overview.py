@@ -18,7 +18,9 @@ from tfcalc.report.declared import Unknown
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import COMMON, common, serving_on, training_on
+from tfcalc.training import peaks as peaks_of_training
 from tfcalc.training.allocator import Reserved
+from tfcalc.training.peaks import Peaks
 from tfcalc.units import parse_bytes
 
 LAYERS, HIDDEN, KV, FFN, VOCABULARY = 32, 4096, 8 * 128, 14336, 128256
@@ -226,6 +228,26 @@ def test_a_step_that_nothing_was_given_back_in_is_simulated_once_for_the_gpus_th
     found = [gpu.name for gpu in training_on(peaks, Workload(phase="train"), Training(), "bf16")]
     assert {"RTX-3090", "RTX-4090", "RTX-5090"} < set(found)
     assert peaks.simulations == 1
+
+
+def test_what_is_reserved_is_simulated_once_where_nothing_else_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers are those of a simulation for each card by itself: for other limits, workspaces, and too little."""
+    model, run, plan = tfcalc.load("gpt2"), Workload(phase="train", batch_size=1, seq_len=128), Training()
+    asked = [(capability, 2**30 * size) for size in (8, 80, 40, 4, 1) for capability in ("8.6", "8.9", "9.0", "12.0")]
+    alone = [Peaks(model).reserved_within(run, plan.replaced(capability=each), memory) for each, memory in asked]
+    calls, simulated = list[str](), peaks_of_training.reserved
+
+    def noted(*told: Any, **more: Any) -> Reserved:
+        calls.append("simulated")
+        return simulated(*told, **more)
+
+    monkeypatch.setattr(peaks_of_training, "reserved", noted)
+    peaks = Peaks(model)
+    assert [peaks.reserved_within(run, plan.replaced(capability=each), memory) for each, memory in asked] == alone
+    assert alone[0] is not None
+    assert alone[0].reserved < 2**32
+    assert alone[-1] is None
+    assert len(calls) == 4  # small and large workspaces: with room to spare, and in a GiB
 
 
 def test_a_gpu_with_other_kernels_is_asked_for_what_they_take() -> None:
