@@ -18,6 +18,7 @@ from tfcalc.report.declared import Unknown
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import COMMON, common, serving_on, training_on
+from tfcalc.training import allocator
 from tfcalc.training import peaks as peaks_of_training
 from tfcalc.training.allocator import Reserved
 from tfcalc.training.peaks import Peaks
@@ -235,7 +236,7 @@ def test_what_is_reserved_is_simulated_once_where_nothing_else_decides(monkeypat
     model, run, plan = tfcalc.load("gpt2"), Workload(phase="train", batch_size=1, seq_len=128), Training()
     asked = [(capability, 2**30 * size) for size in (8, 80, 40, 4, 1) for capability in ("8.6", "8.9", "9.0", "12.0")]
     alone = [Peaks(model).reserved_within(run, plan.replaced(capability=each), memory) for each, memory in asked]
-    calls, simulated = list[str](), peaks_of_training.reserved
+    calls, simulated = list[str](), allocator.reserved
 
     def noted(*told: Any, **more: Any) -> Reserved:
         calls.append("simulated")
