@@ -46,21 +46,20 @@ if TYPE_CHECKING:
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
-    from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.exercises import quiz
     from tfcalc.placed.layout import Layout
     from tfcalc.plans import Serving, Training, training_preset
     from tfcalc.solving.solve import solve
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
     from tfcalc.zoo.transformer import Transformer
 
 _HOME = {
     "Comparison": "answers.compare",
     "Constraints": "analysis.design.family",
     "Component": "core.component",
-    "Conventions": "conventions",
+    "Conventions": "workload",
     "Diff": "answers.diff",
     "HFModel": "configs.published",
     "Serving": "plans",

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable, UnknownModel
 from tfcalc.printable import quoted
 from tfcalc.reader import CONFIG, BadConfig, is_place, parse, read

@@ -26,12 +26,11 @@ from tfcalc.training.precisions import OF_MEGATRON, OF_MEGATRON_IN_FP16, OF_TRAI
 from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
-    from tfcalc.conventions import Conventions
     from tfcalc.core.number import Num
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.serving.weights import WeightStorage
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 CLASSIC = FP32.name
 """The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""

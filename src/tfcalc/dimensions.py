@@ -6,8 +6,9 @@ Options of the command line, keys of JSON, legends and the glossary are all deri
 from collections.abc import Callable, Mapping
 from dataclasses import Field, FrozenInstanceError, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.traced import Traced
 from tfcalc.errors import InvalidModel, is_one_of, nearest

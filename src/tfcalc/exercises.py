@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import count as count_from
 from itertools import product
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfcalc.analysis.check import check
 from tfcalc.analysis.design.optimum import compute_optimal
@@ -18,6 +18,7 @@ from tfcalc.answers.memory_in_words import memory
 from tfcalc.answers.params import params
 from tfcalc.answers.utilisation import machines_of, utilisation
 from tfcalc.catalog import load
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of

@@ -11,8 +11,9 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.printable import QUOTED, printable, quoted
 

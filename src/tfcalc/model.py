@@ -230,7 +230,7 @@ def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "l
     """
     by_name = letters(others, *described, notation=notation)
     for other in others.values():
-        if not LETTER.fullmatch(other):
+        if not re.fullmatch(LETTER, other):
             raise UsageError(f"{quoted(other)} cannot be a letter", "write letters as h=d,l=n")
         if list(others.values()).count(other) > 1:
             raise UsageError(f"{quoted(other)} is given for two sizes", "give each a letter of its own")
@@ -240,7 +240,7 @@ def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "l
     return own
 
 
-LETTER = re.compile("[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*")
+LETTER = "[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*"
 
 
 def legend(used: frozenset[str], *described: Sized) -> dict[str, str]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tfcalc import backends
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, facet, text

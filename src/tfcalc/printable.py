@@ -35,10 +35,10 @@ def inert(text: str) -> str:
     """
     if "::" not in text and "##" not in text:
         return text
-    return COMMAND.sub(lambda found: r"\u0023" if found[1] is None else rf"{found[1]}\u003a", text)
+    return re.sub(COMMAND, lambda found: r"\u0023" if found[1] is None else rf"{found[1]}\u003a", text)
 
 
-COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*+):(?=:)|#(?=#\w*\[)", re.MULTILINE)
+COMMAND = r"(?m)^((?:[^\S\n]|\x1b\[[\d;]*m)*+):(?=:)|#(?=#\w*\[)"
 """Commands to CI systems; GitHub's may come after spaces and colours."""
 
 

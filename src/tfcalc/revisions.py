@@ -11,8 +11,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath, relpath
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
 from tfcalc.printable import quoted, shortened
 from tfcalc.reader import LARGEST, BadConfig

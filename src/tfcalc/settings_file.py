@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.files import check_plain, content
 

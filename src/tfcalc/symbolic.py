@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import spelled
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
 from tfcalc.model import with_symbols

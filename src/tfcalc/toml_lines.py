@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}'

@@ -1,11 +1,13 @@
-"""Workloads: the sequences that a model runs on, and the conventions for counting its operations."""
+"""Workloads, the sequences that a model runs on, and the conventions for counting and printing."""
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.core.component import MODULES, selected
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, text
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import FLOATS_ELSEWHERE, NUMBERS
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ RECOMPUTED = (AUTO, "none", "selective", "selective-op", "full", "every:N")
 LATENT = ("expanded", "absorbed")
 CONVOLUTIONS = ("run", "counter")
 EXPERTS = ("chosen", "all")
+DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "int4")
+"""Number formats for all weights of a model."""
+
+OPERATIONS = ("matmul", "all")
+SYSTEMS = ("iec", "si")
 
 
 class Sequences(NamedTuple):
@@ -56,6 +63,38 @@ class Sequences(NamedTuple):
     def seen(self) -> Num:
         """Number of keys that a query can see."""
         return self.length if self.cached is None else self.cached
+
+
+@described()
+class Conventions(Described):
+    """Conventions for counting operations, storing weights, and printing bytes.
+
+    Each is part of an answer; formulas.md tells the effect of each alternative, and who uses it.
+    """
+
+    count: str = choice(
+        "operations counted: matrix products only, or all",
+        "--count",
+        default="matmul",
+        known=OPERATIONS,
+        shown=Shown("workload"),
+    )
+    dtype: str = choice(
+        "number format of the weights at rest; auto: the checkpoint's own, fp32 for the model without a name",
+        "--dtype",
+        default=AUTO,
+        known=(AUTO, *DTYPES),
+        spellings=FLOATS_ELSEWHERE,
+        shown=Shown("model"),
+    )
+    units: str = choice(
+        "GiB = 2^30 bytes (iec) or GB = 10^9 (si)", "--units", default="iec", known=SYSTEMS, shown=Shown("output")
+    )
+
+    @property
+    def bits(self) -> int:
+        """Bits per weight, if ``dtype`` is not auto."""
+        return NUMBERS[self.dtype].bits
 
 
 @described()

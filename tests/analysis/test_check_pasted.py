@@ -10,8 +10,8 @@ from tfcalc import Serving, Training, Transformer, Workload, formula, load
 from tfcalc.analysis.check import check
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.explain import terms_of
-from tfcalc.conventions import Conventions
 from tfcalc.errors import TfcalcError
+from tfcalc.workload import Conventions
 
 TRAIN, STORED = Workload(phase="train"), Workload(phase="train", recompute="none")
 OF_PARTS: dict[str, tuple[str, dict[str, Any]]] = {

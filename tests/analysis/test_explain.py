@@ -12,11 +12,11 @@ from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, flops, memory, params
 from tfcalc.answers.explain import explain_part as explain
-from tfcalc.conventions import DTYPES
 from tfcalc.model import values
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.sheet import for_people
 from tfcalc.report.style import Style
+from tfcalc.workload import DTYPES
 
 
 @given(models_and_runs)

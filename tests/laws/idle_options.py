@@ -17,9 +17,8 @@ from typing import NamedTuple
 from tfcalc.cli.commands import command
 from tfcalc.cli.main import main
 from tfcalc.cli.options import SHOW, Option
-from tfcalc.conventions import Conventions
 from tfcalc.plans import Serving, Training
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 BASES = {

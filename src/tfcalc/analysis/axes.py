@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.model import spellings
 from tfcalc.plans import Serving, Training

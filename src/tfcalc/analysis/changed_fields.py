@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel, finite
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.printable import shortened
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.answers.explain import COUNTS, opened, to_open
 from tfcalc.answers.formula import formula
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, major_params
 from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -49,7 +48,7 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.sheet import Cell, Column, Sheet
-from tfcalc.workload import PAIRS, Workload
+from tfcalc.workload import PAIRS, Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import reduce
 from itertools import combinations, groupby
 from operator import or_
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.expressions.expansion import Ratio
 from tfcalc.report.explanation import Line

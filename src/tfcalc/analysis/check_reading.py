@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import subject
 from tfcalc.analysis.quantities import QUANTITIES
@@ -14,8 +14,8 @@ from tfcalc.analysis.six_nd import Counted, counted
 from tfcalc.analysis.targets import find
 from tfcalc.analysis.why import given
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
@@ -24,7 +24,7 @@ from tfcalc.expressions import Ratio, settled
 from tfcalc.model import with_symbols
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.closed_form import Formula

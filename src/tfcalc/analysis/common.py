@@ -7,7 +7,6 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes, facet
@@ -16,7 +15,7 @@ from tfcalc.model import asked_run, default_run, legend, with_symbols
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.tape.groups import apart
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import PLAIN, ClosedForm
 from tfcalc.analysis.common import check_arguments, model_of, run_tree
@@ -12,9 +12,9 @@ from tfcalc.analysis.itemized import Tree, laid_out
 from tfcalc.analysis.quantities import growth, measure_of
 from tfcalc.analysis.targets import FIRST, TARGETS
 from tfcalc.answers.conventions_text import as_json, as_text
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Measure, Node
 from tfcalc.core.measure import major_params, params, stored
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError
@@ -26,7 +26,7 @@ from tfcalc.report.opening import Constant, ratio
 from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.tape.groups import apart
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES
@@ -13,6 +13,7 @@ from tfcalc.analysis.targets import others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import Component, Cost, Node
 from tfcalc.core.measure import Item, in_bytes, of_formulas, of_numbers
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide, total
 from tfcalc.model import legend, values
 from tfcalc.report import BLOCKS, exact, polynomial
@@ -22,8 +23,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
-    from tfcalc.conventions import Conventions
     from tfcalc.model import Model, Sized
+    from tfcalc.workload import Conventions
 
 
 def note_of(name: str, together: int, sizes: Mapping[str, Num]) -> str:

@@ -7,10 +7,10 @@ beyond GPT-2's shape is what the paper covers, and of other models there is no n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from tfcalc.analysis.shape import GATED, GROUPED, HEAD, INNER, STACK, WIDTH, Shape
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, PASSES
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 
 

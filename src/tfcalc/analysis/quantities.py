@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import flops_of, held_bytes, params, steps, trainable_params
 from tfcalc.core.number import product
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, symbol
 from tfcalc.errors import one_of
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 QUANTITIES = {
     "params": "parameters",

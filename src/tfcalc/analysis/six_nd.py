@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tfcalc.analysis.folds import OF_TABLES
 from tfcalc.core.component import ACTIVE, TABLES, Component, Measure, Node
@@ -17,6 +16,7 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
 )
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report import exact
 
 active_frozen = Measure(frozen_params.of, ACTIVE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfcalc.analysis.changed_fields import ABSENT, FieldChange, changed_fields, same_family, with_fields
 from tfcalc.answers.compared import (
@@ -22,6 +22,7 @@ from tfcalc.answers.compared import (
 )
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.configs.published import finite
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 from tfcalc.report.declared import Key, Record, Told, boolean, choice, optional_number, records, text, texts
 from tfcalc.report.opening import Constant, Same, given, ratio, total

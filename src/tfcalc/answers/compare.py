@@ -31,7 +31,6 @@ from tfcalc.answers.compared import (
 )
 from tfcalc.answers.overview import SizesOfModel
 from tfcalc.answers.verdict import on_gpus, served_on_gpus
-from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Key, Told, When, plain, record, records, text, texts
@@ -39,7 +38,7 @@ from tfcalc.report.opening import Same, ratio, total
 from tfcalc.report.report import charts
 from tfcalc.report.sheet import Cell, Column, Sheet, of
 from tfcalc.search.gpus import of_card
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.analysis.common import check_arguments, model_of
 from tfcalc.analysis.facts import Facts, facts
@@ -20,9 +20,9 @@ from tfcalc.answers.question import Question
 from tfcalc.answers.serving_memory import ServingMemory
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.answers.verdict import Fit, memory_within
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, TABLES, Node
 from tfcalc.core.measure import stored
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import serving_context
 from tfcalc.errors import UsageError
@@ -37,6 +37,7 @@ from tfcalc.search.gpus import SAID
 from tfcalc.serving.memory import cache_growth, kv_bytes_per_token, weights_bytes
 from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short, short_bytes
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

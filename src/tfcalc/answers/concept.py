@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.in_words import SERVE, SHORT, in_words
 from tfcalc.answers.question import Question, number_path
-from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, Dimension, Text, facet
 from tfcalc.errors import UsageError
 from tfcalc.placed.layout import Layout
 from tfcalc.plans import Serving, Training
 from tfcalc.report.number import open_answer
 from tfcalc.units import parse_count
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -33,13 +33,12 @@ from tfcalc.answers.compared import (
     shared_length,
 )
 from tfcalc.answers.memory_base import called, of_training
-from tfcalc.conventions import Conventions
 from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
 from tfcalc.report.declared import HEAD, Unknown, boolean, plain, record, records, text
 from tfcalc.report.sheet import Cell, Column, Sheet, of
 from tfcalc.revisions import at_ref
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.answers.training_memory import TrainingMemory

@@ -13,7 +13,6 @@ from tfcalc.analysis.targets import TARGETS, find, find_term
 from tfcalc.answers.concept import of_concept
 from tfcalc.answers.conventions_text import as_text
 from tfcalc.answers.question import Question, number_path
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Cost
 from tfcalc.core.measure import Item, held, major, step_by_step, stored, trained, work
 from tfcalc.core.measure import step_items as forward_steps
@@ -23,7 +22,7 @@ from tfcalc.report.concepts import concept_of
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.number import Openable, open_answer
 from tfcalc.report.paths import dotted
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tfcalc.analysis.common import TRAIN
 from tfcalc.answers.in_words import SERVE, in_words
 from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import Fit, memory_within
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import EFFORT, ends_within, value_of
 from tfcalc.defaults import in_llama_cpp, served_dtype
 from tfcalc.errors import TfcalcError
@@ -24,6 +24,7 @@ from tfcalc.search.gpus import ANY_CARD, SAID, Capacity, common, of_accelerator,
 from tfcalc.search.remedies import SHORTEST
 from tfcalc.serving.weight_formats import MixedFormat, format_named
 from tfcalc.training.peaks import Peaks
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory

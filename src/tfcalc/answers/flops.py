@@ -11,7 +11,6 @@ from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
 from tfcalc.answers.conventions_text import as_footer, as_json, as_text, experts_without_adapters, sizes_in_words
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import (
     Passes,
     elementwise_again_flops,
@@ -29,6 +28,7 @@ from tfcalc.report import Entry, Footer, Report, exact
 from tfcalc.report.declared import boolean, integer, number, text
 from tfcalc.report.opening import given, ratio, total
 from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject

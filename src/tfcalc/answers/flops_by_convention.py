@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.papers import RULES, SIX_ND_KAPLAN, PaperRule
 from tfcalc.analysis.shape import MEANINGS, SYMBOLS, Shape, shape_of
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, Counted, counted
 from tfcalc.answers.flops import Flops, flops
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
@@ -22,7 +22,7 @@ from tfcalc.report.declared import Key, Record, When, integer, optional, records
 from tfcalc.report.opening import Stated, found, ratio, total
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, of
 from tfcalc.units import short
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.remarks import needs_tokens
 from tfcalc.analysis.six_nd import Difference6ND, Size, difference, sized
 from tfcalc.answers.flops import Flops, check_tuning
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import own_run
@@ -18,7 +18,7 @@ from tfcalc.report.declared import Key, Record, When, integer, number, records, 
 from tfcalc.report.opening import Constant, Rule, found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short, of
 from tfcalc.units import rounded, short
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject

@@ -13,7 +13,6 @@ from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary
 from tfcalc.answers.conventions_text import TIME, as_json, as_text
 from tfcalc.answers.explain import opened, terms_of, to_open
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, major_params
 from tfcalc.core.notation import spelled
 from tfcalc.core.number import Num
@@ -27,7 +26,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import exact, polynomial
 from tfcalc.report.sheet import Factors
 from tfcalc.tape.groups import apart
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

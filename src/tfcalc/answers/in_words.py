@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import TRAIN, check_plans, model_of, run_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import Described
 from tfcalc.errors import UsageError, nearest
 from tfcalc.plans import Serving, Training

@@ -16,7 +16,6 @@ from tfcalc.answers.memory_base import (
     called,
     memory_breakdown,
 )
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.measure import (
     SMALLEST_BUFFER,
@@ -38,7 +37,7 @@ from tfcalc.plans import SFT, Serving, Training
 from tfcalc.report import Entry, Footer, exact
 from tfcalc.report.opening import total
 from tfcalc.serving.weights import hold
-from tfcalc.workload import AUTO
+from tfcalc.workload import AUTO, Conventions
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Cost

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -32,6 +32,7 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Share, of
 from tfcalc.training.measured import Figure, OnCard, bands
 from tfcalc.training.optimizers import optimizer
 from tfcalc.units import short_bytes
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree

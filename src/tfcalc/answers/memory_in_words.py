@@ -11,12 +11,11 @@ from tfcalc.search.gpus import MARGIN
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory
-    from tfcalc.conventions import Conventions
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.search.gpus import Capacity
     from tfcalc.serving.engine_rules import Profile
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 
 def memory(

@@ -41,11 +41,10 @@ from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
-    from tfcalc.conventions import Conventions
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.training.measured import OnCard
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 LIVE = found("what there is all the time, and what the phase's own run takes when it takes most")
 DECIDES = found("of the phase that decides: see step_phases")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report.paths import ABOUT_IT, ABOUT_ONE_MODEL, dotted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cache, cached_property, partial
 from itertools import tee
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
 from tfcalc.analysis.facts import Facts, facts
@@ -17,10 +17,10 @@ from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.configs.published import HFModel
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
 from tfcalc.model import default_run, own_run
 from tfcalc.plans import Serving, Training
@@ -62,7 +62,7 @@ from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands
 from tfcalc.training.peaks import peaks_of
 from tfcalc.units import short, short_bytes
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component

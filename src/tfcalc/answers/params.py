@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfcalc.analysis.common import Subject, model_of, subject
 from tfcalc.analysis.folds import OF_HEAD, OF_TABLES, OF_TOWERS, Fold, of_answer
 from tfcalc.answers.conventions_text import as_json, as_text, experts_without_adapters
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import (
     Passes,
     active_params,
@@ -31,6 +30,7 @@ from tfcalc.report.declared import When, boolean, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
 from tfcalc.units import short_bytes
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Measure, Node

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
@@ -25,6 +25,7 @@ from tfcalc.answers.plan_keys import (
 )
 from tfcalc.answers.plan_question import PlanQuestion, modules_again, states_of_stack
 from tfcalc.core.component import MODULES
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.model import default_length

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.plan_commands import commands_of, filled
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of

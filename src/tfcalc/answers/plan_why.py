@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_keys import (
@@ -21,6 +21,7 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.report.declared import Record, When, boolean, integer, number, record, records, text, texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import MODEL, RUN, axes, placed
 from tfcalc.analysis.common import check_arguments, model_of, refuse_idle_in_flops, run_tree
@@ -13,8 +13,8 @@ from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.targets import TARGETS, find
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.model import asked_run, own_run
@@ -23,6 +23,7 @@ from tfcalc.report.chart import Chart, Curve, Mark
 from tfcalc.report.declared import Answer, Record, Told, When, integer, integers, numbers, records, shared, text, texts
 from tfcalc.report.opening import Way, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens, of
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree

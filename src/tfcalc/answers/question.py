@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.metrics import EVERYWHERE, HEADLINES, having, numbers, split
-from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
 from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
 from tfcalc.schemas import classes
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

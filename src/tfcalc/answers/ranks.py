@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import distributed
 from tfcalc.errors import InvalidModel
@@ -34,7 +34,7 @@ from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import check_8_bits, check_plan
 from tfcalc.training.precisions import OF_MEGATRON, precision
 from tfcalc.training.step_terms import bytes_in, states_of
-from tfcalc.workload import AUTO, Workload
+from tfcalc.workload import AUTO, Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
@@ -22,6 +22,7 @@ from tfcalc.answers.serve_question import (
     options_of,
     sharing_of,
 )
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size

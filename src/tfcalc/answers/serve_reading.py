@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_base import ServedAnswer, rate_in_words, without_products
 from tfcalc.answers.serve_question import EIGHT_BITS, INPUT, card_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel, UsageError

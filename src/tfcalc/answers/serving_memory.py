@@ -39,12 +39,11 @@ from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
-    from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.placed.served import ServedLayout
     from tfcalc.plans import Serving
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 NOT_COUNTED = "CUDA context (0.3 to 0.8 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
 NO_CACHE = "none"

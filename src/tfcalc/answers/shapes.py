@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.common import check_arguments, model_of, refuse_idle_in_flops
 from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, Component, Node
 from tfcalc.core.measure import LAYERS, work
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
@@ -40,7 +40,7 @@ from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people, of
 from tfcalc.report.style import Style
 from tfcalc.tape.shaping import Result, Shaping
 from tfcalc.tape.tensor import Group, Shape
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

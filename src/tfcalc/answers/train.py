@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
@@ -24,6 +24,7 @@ from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import NO_EXPERT_PARALLELISM, memory_within
 from tfcalc.backends import backend
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError

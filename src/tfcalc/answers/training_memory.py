@@ -52,14 +52,13 @@ from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
-    from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.report.chart import Bars
     from tfcalc.training.measured import OnCard
     from tfcalc.training.peaks import Peaks
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 
 KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes", "temporary_bytes")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.remarks import needs_tokens
 from tfcalc.answers.flops import Flops, flops
-from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.hardware import SPARSITY, TERA, Accelerator, looks_sparse, named, parse_gpu
 from tfcalc.model import own_run
@@ -22,7 +21,7 @@ from tfcalc.report.declared import When, integer, number, text, texts
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Column, Rounded, Share, Sheet, of
 from tfcalc.timing.estimate import OVER, whose_rate
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject

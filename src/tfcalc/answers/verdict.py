@@ -10,13 +10,13 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import GRAPHS, Memory, WithChange, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, FUSED_TAKE_LESS, OTHER_PHASES, OWN_CODE
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
@@ -60,7 +60,7 @@ from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus, is_upper_bound
 from tfcalc.units import short_bytes
-from tfcalc.workload import AUTO
+from tfcalc.workload import AUTO, Conventions
 
 if TYPE_CHECKING:
     from tfcalc.answers.serving_room import ServingRoom

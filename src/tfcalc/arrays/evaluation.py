@@ -8,10 +8,11 @@ The first point where it does not hold is the next to be run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
 from tfcalc.core.traced import EFFORT, EQUAL, Guards, guarded

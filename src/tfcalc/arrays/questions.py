@@ -24,10 +24,9 @@ from tfcalc.serving.stored import reads_alone
 from tfcalc.training.peaks import live_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.conventions import Conventions
     from tfcalc.core.number import Num
     from tfcalc.model import Model
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 OF_A_STEP = 300
 """Effort of a point that is a report of training, beside its operations."""

@@ -6,11 +6,12 @@ follows from it (``timing/served.py``) is the same arithmetic for a number and f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, card_of
 from tfcalc.arrays import WITHOUT_NUMPY
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel

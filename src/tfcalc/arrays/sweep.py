@@ -11,11 +11,11 @@ from tfcalc.analysis.axes import RUN, axes
 from tfcalc.analysis.common import TRAINING, check_arguments, model_of, refuse_idle, refuse_idle_in_flops
 from tfcalc.arrays import WITHOUT_NUMPY
 from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
-from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 from tfcalc.model import asked_run, own_run
 from tfcalc.plans import Serving, Training
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

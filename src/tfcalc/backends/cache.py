@@ -7,9 +7,9 @@ here its tensors are on a trace, so that the copy that appends a token is live b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tfcalc.core.component import Cached, Component
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.shapes import cat, copied, narrow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.core.traced import value_of
 from tfcalc.nn.model import ModelWithHead

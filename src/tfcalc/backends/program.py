@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.backends import BACKENDS, backend
 from tfcalc.backends.cache import ModelCache
 from tfcalc.core.component import Component, Weight
 from tfcalc.core.measure import plain
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm

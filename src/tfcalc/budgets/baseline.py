@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tfcalc.budgets.checks import NEW, NOT_COMPARABLE
 from tfcalc.budgets.lock import record
 from tfcalc.budgets.numbers import UNITS
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.printable import quoted
 

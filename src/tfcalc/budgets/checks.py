@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.limit_check import IEC
 from tfcalc.budgets.metric import read
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     Answer,
     Key,

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from tfcalc.budgets.keys import LONGEST_NAME
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 from tfcalc.files import content
 from tfcalc.reader import CONFIG, parse

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import NamedTuple
 
 from tfcalc.budgets import keys
 from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, TOP, BudgetKey
 from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MIN, RELATIVE, RULES
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import Choice, facet
 from tfcalc.hardware import MOST_PRICE
+from tfcalc.workload import Conventions
 
 Schema = dict[str, object]
 OptionSchema = Mapping[str, Schema]
@@ -69,7 +69,7 @@ def _described(key: BudgetKey) -> Schema:
 
 
 def _conventions() -> dict[str, Schema]:
-    """A key of one word each, as :class:`~tfcalc.conventions.Conventions` declares it."""
+    """A key of one word each, as :class:`~tfcalc.workload.Conventions` declares it."""
     found: dict[str, Schema] = {}
     for item in fields(Conventions):
         choice = facet(item)

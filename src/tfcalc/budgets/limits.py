@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted, shortened
 from tfcalc.search.gpus import of_card

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile
 from tfcalc.files import content, whole_number
 from tfcalc.printable import shortened

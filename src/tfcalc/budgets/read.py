@@ -15,11 +15,11 @@ from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry, Scenario
 from tfcalc.budgets.keys import BUDGET, ERROR, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, SEVERITIES, TOP, VERSION
 from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MIN, RULES, Limit, amount, fitting, warning
 from tfcalc.budgets.patterns import NamePatterns
-from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
 from tfcalc.errors import BadFile, TfcalcError, UsageError, nearest, one_of
 from tfcalc.printable import quoted
 from tfcalc.toml_lines import lines_of_tables
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.budgets.keys import KnownOptions

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.budgets.baseline import OldValue
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, BudgetReport, CheckedLimit, FileLine
@@ -17,6 +17,7 @@ from tfcalc.budgets.limits import FITS_GPU, RELATIVE, Limit
 from tfcalc.budgets.metric import Metric, read
 from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.budgets.sources import Source, here
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, TfcalcError, Unavailable
 from tfcalc.files import content
 from tfcalc.reader import LARGEST

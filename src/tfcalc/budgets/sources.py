@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 from tfcalc.reader import CONFIG, parse, read
 from tfcalc.revisions import is_folder, renamed, show

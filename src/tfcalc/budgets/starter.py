@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.keys import VERSION
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.units import grouped, short_bytes
 
 if TYPE_CHECKING:

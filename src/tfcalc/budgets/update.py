@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import NEW_COUNT, BudgetAnswer
 from tfcalc.budgets.limit_check import AmountFormat
 from tfcalc.budgets.limits import MAX_DECREASE, MIN
 from tfcalc.budgets.lock import Key, Lock, LockRecord, record
 from tfcalc.budgets.metric import read
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.report.declared import Key as AnswerKey
 from tfcalc.report.declared import Told, integer, text

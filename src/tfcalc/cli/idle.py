@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.common import IN_BACKWARD, OF_FLOPS, run_tree
 from tfcalc.cli.options import COUNT, RUN, TUNING
 from tfcalc.cli.settings import FLAG
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.model import asked_run
 from tfcalc.training.adapters import OF_ADAPTERS
-from tfcalc.workload import AUTO, Workload, check_phase
+from tfcalc.workload import AUTO, Conventions, Workload, check_phase
 
 if TYPE_CHECKING:
     from tfcalc.cli.options import Option

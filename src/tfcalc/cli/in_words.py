@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
-from typing import NamedTuple
 
 from tfcalc.catalog import index, parts, preset, sizes
 from tfcalc.catalog import meant as meant_by
@@ -58,6 +57,7 @@ from tfcalc.cli.said import (
     option_of,
     ways_of_training,
 )
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UnknownModel, UsageError
 from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted

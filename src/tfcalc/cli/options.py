@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import NamedTuple
 
 from tfcalc.cli.commands import QUESTION
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Described, Text, facet
-from tfcalc.workload import DEFAULT_LENGTH, USUAL_LENGTH, Workload
+from tfcalc.workload import DEFAULT_LENGTH, USUAL_LENGTH, Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 VERSUS = " vs "

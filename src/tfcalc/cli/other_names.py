@@ -9,7 +9,8 @@ import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 
 class Meaning(NamedTuple):

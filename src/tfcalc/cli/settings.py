@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfcalc.cli.commands import every
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import CONVENTIONS, EDITS, MODEL, MODEL_FIELDS, TUNING, Option, keyed
-from tfcalc.conventions import Conventions
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import check_size
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
 from tfcalc.model import default_run
 from tfcalc.printable import QUOTED, quoted
 from tfcalc.settings_file import RESERVED, SettingsFile, find, section, text_of, working_folder
 from tfcalc.units import parse_amount, parse_count, parse_length
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.configs.config import Config, class_of, declared, model_types, module_of, other_names
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
 from tfcalc.printable import quoted
 

@@ -7,8 +7,8 @@ them up over the tree (:mod:`tfcalc.core.measure`), so every answer is a sum, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product, total
 
 TABLES = ("embedding", "position")

@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from math import gcd
-from typing import NamedTuple
 
 from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Cost, Measure, Node, Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import formula_of, value_of
 
@@ -333,7 +333,7 @@ def _transposed(matrix: str) -> str:
     return matrix.removesuffix("ᵀ") if matrix.endswith("ᵀ") else f"{matrix}ᵀ"
 
 
-NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
+NUMBER = r"(^|\.)(expert_)?\d+(?=\.|$)"
 LAYERS = re.compile(r"\[[^][]*\]")
 
 
@@ -386,7 +386,7 @@ def plain(name: str) -> str:
     """
     if "[" in name:
         name = LAYERS.sub("", name)
-    name = NUMBER.sub("", name).removeprefix(".")
+    name = re.sub(NUMBER, "", name).removeprefix(".")
     name = name[: -len(".weight")] if name.endswith((".weight", "_weight")) else name
     return f"{name.removesuffix('_bias')}.bias" if name.endswith("_bias") else name
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from functools import reduce
 from math import isqrt
 from operator import add, mul
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from tfcalc.core.named_tuple import NamedTuple
 
 
 class Num(Protocol):

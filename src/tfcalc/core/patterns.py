@@ -10,8 +10,8 @@ Source: Child et al. 2019 (arXiv 1904.10509), section 4; Beltagy et al. 2020 (Lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum, twice_chunked, twice_sliding
 
 

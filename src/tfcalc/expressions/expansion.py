@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from math import gcd
-from typing import NamedTuple
 
 from tfcalc.core import polynomial as core
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions.nodes import (

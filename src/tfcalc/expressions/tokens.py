@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, parse_count

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
 
 from tfcalc.core.component import Component, Cost
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, same
 from tfcalc.ops.elementwise import activation
 from tfcalc.tape.counting import Counting

@@ -6,10 +6,9 @@ Cache entries are keys and values of tokens, or a state of the whole sequence. T
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tfcalc import number_formats
 from tfcalc.core.component import Cached
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.workload import Sequences
 

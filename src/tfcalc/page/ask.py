@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc import __version__
 from tfcalc.cli.app import LINE, taken_by
 from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
 from tfcalc.configs.published import SAME_AS
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of

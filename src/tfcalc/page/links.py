@@ -10,12 +10,12 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from tfcalc.cli.app import is_value
 from tfcalc.cli.commands import COMMANDS, OVERVIEW, as_meant, command, compared
 from tfcalc.cli.options import VERSUS, Option
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UsageError
 
 PASTED = "config.json"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from itertools import islice
 from math import ceil, lcm
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, divisors, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple
 
 from tfcalc.core.component import TABLES, Component
 from tfcalc.core.measure import params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, total
 from tfcalc.core.recomputation import check_modules, modules_in, recomputing
 from tfcalc.core.traced import known, value_of

@@ -24,8 +24,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
 from numbers import Rational
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest

@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import accumulate, islice
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, floor_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel

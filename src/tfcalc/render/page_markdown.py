@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import cast
 from urllib.parse import quote
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.printable import printable
 from tfcalc.render import rendered, shown
 from tfcalc.render.markdown import line, text

@@ -10,9 +10,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from math import log10
-from typing import NamedTuple
 from urllib.parse import quote
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.render.chart import ticks
 from tfcalc.report.chart import Bars, Chart, Curve, Divided, Picture, Portion
 

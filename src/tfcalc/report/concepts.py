@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 DATA = Path(__file__).with_name("concepts.toml")
 COURSE = "formulas.md"

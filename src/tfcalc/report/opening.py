@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isclose, prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from tfcalc.core.named_tuple import NamedTuple
 
 Number = int | float
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report.chart import Picture
 from tfcalc.report.sheet import At, Sheet
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, overload
+from typing import overload
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.report.opening import Declared
 from tfcalc.report.style import Style

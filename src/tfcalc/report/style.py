@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, spelled, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
 

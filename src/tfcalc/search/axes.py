@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 Values = Sequence[int] | None
 """Values of an axis; None where all that divide are tried."""

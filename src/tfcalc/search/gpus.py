@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import APPLE, Accelerator, accelerators, check_share, named, parse_gpu
 from tfcalc.plans import Serving

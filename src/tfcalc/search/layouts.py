@@ -11,8 +11,9 @@ from heapq import nsmallest
 from importlib.util import find_spec
 from itertools import product
 from math import inf, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.placed.layout import ends_of

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import fields
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.configs.published import HFModel
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.core.traced import ends_within, value_of
 from tfcalc.defaults import resolve_run, usual_stage

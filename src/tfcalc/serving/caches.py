@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import lcm
-from typing import NamedTuple
 
 from tfcalc.core.component import Cached, Component, Cost, Held, Node
 from tfcalc.core.measure import bytes_held
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest

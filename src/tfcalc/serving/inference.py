@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.backends.cache import ModelCache
 from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.backends.transformers import Transformers
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from tfcalc.configs.published import HFModel
-from tfcalc.conventions import DTYPES
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import bytes_held, held_bytes
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
@@ -37,7 +37,7 @@ from tfcalc.serving.weight_formats import LLM_INT8
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
-from tfcalc.workload import AUTO, EITHER
+from tfcalc.workload import AUTO, DTYPES, EITHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Cached, Component
 from tfcalc.core.measure import bytes_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel

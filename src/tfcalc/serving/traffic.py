@@ -17,10 +17,11 @@ masks the others, and kernels of engines leave them out. Summaries of keys (Deep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import TABLES, Component, Cost, Node
 from tfcalc.core.measure import bytes_held, matmul_flops
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, minimum, product, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.ops.work import INDEX

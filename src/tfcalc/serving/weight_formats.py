@@ -10,10 +10,11 @@ Source: llama.cpp, src/llama-quant.cpp, ``llama_tensor_get_type_impl`` (of 2026)
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import bytes_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, UsageError, nearest

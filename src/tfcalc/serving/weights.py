@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
-from typing import NamedTuple
 
 from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component, Cost, Held, Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import EFFORT, known
 from tfcalc.errors import InvalidModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.expressions import Expression, expanded
 from tfcalc.expressions.nodes import FloorNode, MinimumNode, Power, ProductNode, SumNode

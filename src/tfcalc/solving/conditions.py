@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
@@ -12,9 +12,9 @@ from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.verdict import Fit, memory_within
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import EFFORT, value_of
@@ -30,6 +30,7 @@ from tfcalc.search.gpus import of_card
 from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words
 from tfcalc.training.adapters import check_adapters
 from tfcalc.training.peaks import Peaks
+from tfcalc.workload import Conventions
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, comb, floor, lcm
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial, letters_of
 from tfcalc.errors import TfcalcError
 from tfcalc.search.largest import largest

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
-from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
@@ -20,7 +19,7 @@ from tfcalc.solving.closed_form import Steps, TooLarge, over, solved
 from tfcalc.solving.conditions import CARD, QUANTITIES, Evaluator, Meant, parts_named
 from tfcalc.solving.solver import Solver
 from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

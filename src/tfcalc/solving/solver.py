@@ -8,9 +8,9 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from math import inf, isqrt
-from typing import NamedTuple
 
 from tfcalc.configs.published import HFModel
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Spent, ends_within
 from tfcalc.dimensions import LARGEST, MOST_TOKENS

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple, cast
+from typing import cast
 from weakref import ref
 
 from tfcalc.core.component import Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import EFFORT, Traced, int_of, value_of
 from tfcalc.number_formats import WIDTHS

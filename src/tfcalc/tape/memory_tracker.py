@@ -6,9 +6,10 @@ The graph is that of autograd: tensors, the operations that made them, and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from weakref import ref
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import Spent, value_of
 from tfcalc.number_formats import WIDTHS

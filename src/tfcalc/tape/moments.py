@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from operator import le
-from typing import NamedTuple, cast
+from typing import cast
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Monomial, Polynomial
 from tfcalc.core.traced import Guarded, Traced, formula_of, int_of, value_of

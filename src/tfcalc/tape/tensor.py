@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message, Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
 from tfcalc.tape.memory_tracker import GraphNode, Storage, Value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.timing.rates import table
 
 EXPERTS, OTHER, MEASURED, CALIBRATED = "experts", "other", "measured", "calibrated"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import MODULES, selected
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.files import check_plain, whole_number
 from tfcalc.hardware import named

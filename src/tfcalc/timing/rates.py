@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import GIGA, MOST_PRICE, Accelerator, named
 from tfcalc.printable import quoted

@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.files import check_plain, content
 from tfcalc.printable import quoted

@@ -10,8 +10,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile
 from tfcalc.files import whole_number
 from tfcalc.timing.measured_runs import Row, rows_of

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
 from tfcalc.plans import Serving

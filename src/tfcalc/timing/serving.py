@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from math import ceil, log2, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, value_of
 from tfcalc.hardware import Accelerator

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import NORMS
 from tfcalc.core.measure import matmul_flops, params, trainable_params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.recomputation import ATTENTION, LAYER, MIXER, MIXTURE, down_projections, is_latent, modules_of
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component, Cost, Elementwise, Weight
 from tfcalc.core.measure import plain
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.tape.moments import Allocation
 from tfcalc.training.states import Placed

@@ -18,8 +18,9 @@ import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:

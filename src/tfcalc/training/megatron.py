@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.backends import backend
 from tfcalc.backends.megatron import NUMERICS, Megatron
 from tfcalc.backends.program import ModuleProgram
 from tfcalc.core.component import Component, Cost, Held
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, one_of

@@ -6,9 +6,9 @@ Each optimizer has a section in this file: its states, then the scratch of its s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from tfcalc.core.component import Held
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, minimum, product, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP32

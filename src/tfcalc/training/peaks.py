@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.backends.sdpa import METAL, chosen
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, formula_of, value_of

@@ -6,11 +6,12 @@ Each phase is a run of its own: what there is all the time, and what that run ta
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component, Cost
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear

@@ -6,10 +6,10 @@ Stored tensors of a tree, one by one, and trees of what training allocates for e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
 
 from tfcalc.core.component import STORED, TABLES, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest

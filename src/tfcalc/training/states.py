@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import bytes_held
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 INPUT = 0
 """Number that represents the inputs of the pass among the products."""

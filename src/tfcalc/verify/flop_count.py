@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.answers.conventions_text import as_json, as_text
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
@@ -14,7 +13,7 @@ from tfcalc.model import asked_run
 from tfcalc.report import exact
 from tfcalc.verify.count import built, unbuilt
 from tfcalc.verify.verification import ComparedRow, NotComparable, VerifiedFlops
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
 from tfcalc.core.measure import matmul_again_flops, matmul_backward_flops, matmul_flops
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
 from tfcalc.report import exact
 from tfcalc.verify.hugging_face import build

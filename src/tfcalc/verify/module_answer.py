@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from tfcalc.answers.conventions_text import PARAMETERS
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     LAST,
     Key,

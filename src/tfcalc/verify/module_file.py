@@ -11,8 +11,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, Unavailable, UsageError
 from tfcalc.printable import quoted
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.report.explanation import Line
 from tfcalc.verify.verification import ComparedRow
 

@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.params import CountedElsewhere
-from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Cost, Weight
 from tfcalc.core.measure import params as parameters
 from tfcalc.report import Entry, breakdown
 from tfcalc.report.opening import found
 from tfcalc.verify.hugging_face import count
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.report.opening import Way

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.answers.conventions_text import PARAMETERS
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
 from tfcalc.report.declared import (
     TOGETHER,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, lm_head
 from tfcalc.core.component import Component
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.embeddings import Embeddings

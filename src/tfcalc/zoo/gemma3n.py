@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tfcalc.configs.config import FULL, SLIDING, Config
 from tfcalc.configs.family import family
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfcalc.configs.config import FULL, Config, layer_named
 from tfcalc.configs.family import family
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Norm, buffer, parameter

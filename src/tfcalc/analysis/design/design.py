@@ -15,11 +15,11 @@ from tfcalc.analysis.design.pretraining import Pretraining
 from tfcalc.analysis.design.search import search
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.question import AskedNumber, Question
-from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
 from tfcalc.model import asked_run, default_run
 from tfcalc.units import parse_bytes, parse_count
+from tfcalc.workload import Conventions
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.design.amounts import AT_DEPTH
 from tfcalc.analysis.design.family import DEPTH, ShapeFamily
 from tfcalc.answers.question import AskedNumber, Question
-from tfcalc.conventions import Conventions
 from tfcalc.model import Model, own_run
 from tfcalc.plans import Training
 from tfcalc.serving.memory import least_served, served
 from tfcalc.training.peaks import Peaks
-from tfcalc.workload import Workload
+from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.plans import Serving

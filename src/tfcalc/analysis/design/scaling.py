@@ -6,7 +6,8 @@ Each fit is what its authors measured on their data, with their tokens and their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 FLOPS_PER_PARAM = 6
 """Of a training token: 2 forward, 4 backward; attention's own products and the embedding are left out."""

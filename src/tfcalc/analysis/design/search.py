@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, floor
-from typing import NamedTuple
 
 from tfcalc.analysis.design.amounts import AT_DEPTH, BudgetedAmount
 from tfcalc.analysis.design.family import DEPTH, WIDTH, ShapeFamily
 from tfcalc.analysis.design.practice import broken
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Bug, InvalidModel
 from tfcalc.model import Model
 from tfcalc.search.largest import largest

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from tfcalc.analysis.design.scaling import FLOPS_PER_PARAM
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator, named, parse_gpu
 from tfcalc.timing.device_memory import DeviceMemory

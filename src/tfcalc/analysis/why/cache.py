@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import serving_context
 from tfcalc.errors import TfcalcError

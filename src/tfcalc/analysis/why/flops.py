@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
 from tfcalc.analysis.six_nd import counted
@@ -19,6 +19,7 @@ from tfcalc.core.measure import (
     matmul_flops,
     params,
 )
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 

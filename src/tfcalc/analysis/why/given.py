@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.units import BYTES, IN_WORDS, SI

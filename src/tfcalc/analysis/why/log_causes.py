@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why import log_engines, log_oom, log_trainers
 from tfcalc.analysis.why import log_lines as log
@@ -13,6 +13,7 @@ from tfcalc.analysis.why.answer import Reason, Why, exact
 from tfcalc.analysis.why.given import numbers_in
 from tfcalc.analysis.why.log_question import CLOSE, GIB, NEAR, LogCause, LogQuestion, LogRemark
 from tfcalc.analysis.why.why import MEMORY, conventions_of
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.answer import in_full
 from tfcalc.analysis.why.log_question import CLOSE, GIB, ITSELF, NEAR, LogCause, LogQuestion, LogRemark
 from tfcalc.analysis.why.weights import COMMON_FILES
 from tfcalc.core.measure import bytes_held
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.plans import Serving

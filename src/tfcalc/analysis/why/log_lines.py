@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import NamedTuple
+
+from tfcalc.core.named_tuple import NamedTuple
 
 LONGEST = 10_000
 LONGEST_LINE = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import fields
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.facts import facts
 from tfcalc.analysis.why.given import BYTES_UNIT
@@ -15,6 +15,7 @@ from tfcalc.analysis.why.tensors import Cell
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import TERMS, PeakMemory
 from tfcalc.answers.training_memory import PHASES, TrainingMemory
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.model import default_run

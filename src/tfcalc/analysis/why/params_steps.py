@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
 from tfcalc.analysis.why.tensors import (
@@ -22,6 +22,7 @@ from tfcalc.analysis.why.tensors import (
     Cell,
     Cells,
 )
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
 from tfcalc.analysis.why.search import Start, State
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.analysis.why.weights import FORMATS
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.hardware import accelerators
 
 HEADING = "no model was named: looked for among the presets"

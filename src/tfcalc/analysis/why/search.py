@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tfcalc.analysis.why.given import PARAMS, SIZE, NumberReading, WrittenNumber
+from tfcalc.core.named_tuple import NamedTuple
 
 C = TypeVar("C", bound=tuple[Any, ...])
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tfcalc.analysis.targets import ACROSS
 from tfcalc.core.component import Component, Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 
 TOKENS, TYPES, POSITIONS, HEAD = "token embedding", "token types", "positions", "output head"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.facts import facts
@@ -15,6 +15,7 @@ from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, SIZE, WrittenNu
 from tfcalc.analysis.why.search import SearchSpace, Start, State, matches, nearest
 from tfcalc.analysis.why.tensors import Cell, cells_of
 from tfcalc.configs.published import HFModel
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import one_of
 from tfcalc.model import asked_run, default_run
 from tfcalc.units import in_full

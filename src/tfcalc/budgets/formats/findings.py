@@ -6,9 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Collection
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, STATUSES, WARNING
+from tfcalc.core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.budgets.checks import BudgetReport, LimitCheck

@@ -6,8 +6,9 @@ import os
 import re
 from importlib import import_module
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.units import parse_count
 
 if TYPE_CHECKING:
@@ -394,8 +395,9 @@ def _product(words: Sequence[str]) -> list[str]:
     ['explain', 'matmul', '--seq', '512', '--d-model', '64', '--heads', '1', '--vocab-size', '2048']
     """
     place = int(words[:1] != [] and words[0] in COUNT_A_PRODUCT)
-    sizes = re.fullmatch(PRODUCT, "".join(words[place : place + 1]), re.ASCII)
-    if not sizes or is_place(words[place]):
+    word = "".join(words[place : place + 1])
+    sizes = re.fullmatch(PRODUCT, word, re.ASCII) if word[:1].isdigit() else None
+    if not sizes or is_place(word):
         return []
     tokens, width, vocabulary = sizes.groups()
     head = ["--seq", tokens, "--d-model", width, "--heads", "1", "--vocab-size", vocabulary]

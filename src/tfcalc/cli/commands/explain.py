@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.targets import TARGETS
@@ -38,6 +38,7 @@ from tfcalc.cli.options import (
     Option,
 )
 from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UnknownTarget, UsageError
 from tfcalc.hardware import parse_gpu
 from tfcalc.printable import quoted

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.targets import OTHER_NAMES, letters
 from tfcalc.cli.commands.plans import imply_mode
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UnknownTarget, UsageError
 from tfcalc.report.concepts import near
 

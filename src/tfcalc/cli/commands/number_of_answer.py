@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.answers.question import levels
 from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.report.number import open_answer
 from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted

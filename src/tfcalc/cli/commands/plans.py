@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RANK, RUN, TUNING, Option, serving, training
 from tfcalc.cli.settings import FLAG
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
 from tfcalc.number_formats import COMPUTED, FLOATS_ELSEWHERE

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc import __version__
 from tfcalc.cli.app import settings_of
@@ -20,6 +20,7 @@ from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UNITS, Optio
 from tfcalc.cli.output import PAGES, show
 from tfcalc.cli.pages import HTML, as_asked, as_option, assumptions, deliver_page, opened, section_of
 from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.model import default_run

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from tfcalc.cli.budget_options import file_schema
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report.sheet import Column, Sheet

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
 from tfcalc.cli.local_server import LOOPBACK, local_server
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.files import content
 from tfcalc.printable import quoted

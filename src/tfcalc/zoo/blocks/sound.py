@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from types import MappingProxyType
-from typing import NamedTuple
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.core.component import Cost, Weight
+from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
