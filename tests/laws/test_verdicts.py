@@ -7,8 +7,12 @@ import random
 import pytest
 
 from tests.laws.verdicts import MODELS, SMALL, Asked, contradictions, question
-from tfcalc import Serving, Training, load
+from tfcalc import InvalidModel, Serving, Training, Workload, load
+from tfcalc.answers.overview import METHODS
+from tfcalc.catalog import names
 from tfcalc.model import default_run
+from tfcalc.search.gpus import MOST_RESERVED, RUNS_IN
+from tfcalc.training.peaks import Peaks
 
 TRIES = 30
 
@@ -62,3 +66,23 @@ def test_adapters_are_trained_over_unquantized_weights_where_zero_3_shares_no_ot
     again = asked.changed(remedy.change).verdict()
     assert again is not None
     assert (again.status, again.report.answer) == (remedy.status, remedy.total)
+
+
+LONGEST = 100_000
+"""Allocations of the steps that are simulated here: a fifth of a second."""
+
+
+@pytest.mark.one_in(60, 20)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", names())
+def test_what_is_taken_for_granted_of_the_allocator_is_so_where_it_is_simulated(name: str, method: str) -> None:
+    peaks, run = Peaks(load(name)), Workload(phase="train", seq_len=2048, recompute="full")
+    run, plan = peaks.resolved(run, METHODS[method][1])
+    try:
+        need = peaks.peak(run, plan, noting=True)
+    except InvalidModel as why:
+        pytest.skip(str(why))
+    if peaks.events_of(run, plan) > LONGEST:
+        pytest.skip("it takes long")
+    assert peaks.reserved_within(run, plan, int(RUNS_IN * need)) is not None
+    assert peaks.reserved(run, plan).reserved <= MOST_RESERVED * need
