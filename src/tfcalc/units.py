@@ -139,15 +139,15 @@ def grouped(number: int | float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
-IN_DIGITS = 10**6
+IN_DIGITS = 10**8
 """From here on a rounded number has an exponent."""
 
 
 def rounded(number: float, digits: int = 3) -> str:
     """Format with this many significant digits, and zeros behind them rather than an exponent.
 
-    >>> rounded(1690.3), rounded(40_612), rounded(0.01234), rounded(8.544e8, 4), rounded(10_340, 4), rounded(999.9)
-    ('1,690', '40,600', '0.0123', '8.544e+08', '10,340', '1,000')
+    >>> rounded(1690.3), rounded(1.914e6), rounded(0.01234), rounded(8.544e8, 4), rounded(10_340, 4), rounded(999.9)
+    ('1,690', '1,910,000', '0.0123', '8.544e+08', '10,340', '1,000')
     """
     near = float(f"{number:.{digits}g}")
     return f"{near:,.0f}" if 10**digits <= abs(near) < IN_DIGITS else f"{number:,.{digits}g}"
