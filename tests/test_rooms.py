@@ -34,7 +34,7 @@ ROOMS = [
     ("model",),
     ("nn",),
     ("ops",),
-    ("workload", "conventions"),
+    ("workload",),
     ("dimensions",),
     ("tape",),
     ("expressions",),
@@ -42,7 +42,7 @@ ROOMS = [
     ("number_formats", "settings_file", "toml_lines"),
     ("files",),
     ("errors",),
-    ("printable",),
+    ("printable", "named_tuple"),
 ]
 """Each may import from its own row and from those below it."""
 

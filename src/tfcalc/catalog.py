@@ -15,8 +15,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable, UnknownModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.reader import CONFIG, BadConfig, is_place, parse, read
 

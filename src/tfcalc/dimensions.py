@@ -8,10 +8,10 @@ from dataclasses import Field, FrozenInstanceError, dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.traced import Traced
 from tfcalc.errors import InvalidModel, is_one_of, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from tfcalc.answers.memory_in_words import memory
 from tfcalc.answers.params import params
 from tfcalc.answers.utilisation import machines_of, utilisation
 from tfcalc.catalog import load
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
@@ -26,6 +25,7 @@ from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
 from tfcalc.hardware import named
 from tfcalc.model import values
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import QUOTED, printable, quoted
 
 NOT_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -15,8 +15,8 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, short_bytes

@@ -4,7 +4,7 @@ How a library packs a matrix is in :mod:`tfcalc.serving.weight_formats`, how a c
 :mod:`tfcalc.serving.caches`.
 """
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 FLOAT, INTEGER = "float", "integer"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from tfcalc import backends
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.serving.caches import ALLOCATIONS, BLOCK, CACHES_ELSEWHERE, FORMATS, PAGED
 from tfcalc.training.optimizers import OPTIMIZERS

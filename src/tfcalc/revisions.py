@@ -13,8 +13,8 @@ from pathlib import Path
 from posixpath import normpath, relpath
 from typing import IO, cast
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted, shortened
 from tfcalc.reader import LARGEST, BadConfig
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.files import check_plain, content
+from tfcalc.named_tuple import NamedTuple
 
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import spelled
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
 from tfcalc.model import with_symbols
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

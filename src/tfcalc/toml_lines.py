@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}'

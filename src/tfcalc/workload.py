@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.core.component import MODULES, selected
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, text
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import FLOATS_ELSEWHERE, NUMBERS
 from tfcalc.printable import quoted
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.model import spellings
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 
 if TYPE_CHECKING:

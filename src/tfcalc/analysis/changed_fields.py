@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel, finite
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import shortened
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import reduce
 from itertools import combinations, groupby
 from operator import or_
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.expressions.expansion import Ratio
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.explanation import Line
 
 ALL = "all of it"

@@ -15,13 +15,13 @@ from tfcalc.analysis.targets import find
 from tfcalc.analysis.why import given
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
 from tfcalc.core.measure import active_params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.expressions import Ratio, settled
 from tfcalc.model import with_symbols
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.workload import Conventions, Workload

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import own_dtype, own_format
 from tfcalc.dimensions import Described
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component

@@ -14,11 +14,11 @@ from tfcalc.analysis.targets import FIRST, TARGETS
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import STORED, Measure, Node
 from tfcalc.core.measure import major_params, params, stored
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import UsageError
 from tfcalc.model import asked_run, legend, with_symbols
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report import exact, polynomial
 from tfcalc.report.declared import LAST, Key, Keyed, either, optional, records, shared, text

@@ -13,9 +13,9 @@ from tfcalc.analysis.targets import others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import Component, Cost, Node
 from tfcalc.core.measure import Item, in_bytes, of_formulas, of_numbers
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide, total
 from tfcalc.model import legend, values
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors

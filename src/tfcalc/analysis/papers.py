@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from tfcalc.analysis.shape import GATED, GROUPED, HEAD, INNER, STACK, WIDTH, Shape
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, PASSES
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
+from tfcalc.named_tuple import NamedTuple
 
 
 class PaperRule(NamedTuple):

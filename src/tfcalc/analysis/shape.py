@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, counted
 from tfcalc.core.component import Component, Matmul
 from tfcalc.core.measure import major_params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.core.polynomial import symbol
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report import exact
 from tfcalc.workload import Workload
 

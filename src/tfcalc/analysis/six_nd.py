@@ -16,7 +16,7 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
 )
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report import exact
 
 active_frozen = Measure(frozen_params.of, ACTIVE)

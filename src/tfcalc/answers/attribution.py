@@ -22,8 +22,8 @@ from tfcalc.answers.compared import (
 )
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.configs.published import finite
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Key, Record, Told, boolean, choice, optional_number, records, text, texts
 from tfcalc.report.opening import Constant, Same, given, ratio, total
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Answer, Record, boolean, integer, number, record, records, text, texts
 from tfcalc.report.opening import count, found, given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet

@@ -22,11 +22,11 @@ from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.core.component import STORED, TABLES, Node
 from tfcalc.core.measure import stored
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import serving_context
 from tfcalc.errors import UsageError
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS

@@ -11,11 +11,11 @@ from tfcalc.answers.in_words import SERVE, in_words
 from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import Fit, memory_within
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import EFFORT, ends_within, value_of
 from tfcalc.defaults import in_llama_cpp, served_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, Told, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total

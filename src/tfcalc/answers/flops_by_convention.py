@@ -12,11 +12,11 @@ from tfcalc.analysis.papers import RULES, SIX_ND_KAPLAN, PaperRule
 from tfcalc.analysis.shape import MEANINGS, SYMBOLS, Shape, shape_of
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, Counted, counted
 from tfcalc.answers.flops import Flops, flops
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
 from tfcalc.model import own_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report import exact, polynomial
 from tfcalc.report.declared import Key, Record, When, integer, optional, records, text
 from tfcalc.report.opening import Stated, found, ratio, total

@@ -10,10 +10,10 @@ from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.remarks import needs_tokens
 from tfcalc.analysis.six_nd import Difference6ND, Size, difference, sized
 from tfcalc.answers.flops import Flops, check_tuning
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import own_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Key, Record, When, integer, number, records, text
 from tfcalc.report.opening import Constant, Rule, found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short, of

@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import TRAIN, check_plans, model_of, run_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import Described
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 from tfcalc.workload import Workload
 

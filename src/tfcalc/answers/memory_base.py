@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, Report, Summary, breakdown
 from tfcalc.report.declared import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.paths import ABOUT_IT, ABOUT_ONE_MODEL, dotted
 from tfcalc.schemas import classes

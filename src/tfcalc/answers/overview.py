@@ -20,9 +20,9 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
 from tfcalc.model import default_run, own_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
 from tfcalc.report.declared import (

@@ -25,10 +25,10 @@ from tfcalc.answers.plan_keys import (
 )
 from tfcalc.answers.plan_question import PlanQuestion, modules_again, states_of_stack
 from tfcalc.core.component import MODULES
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.model import default_length
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Record, When, boolean, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.report import charts

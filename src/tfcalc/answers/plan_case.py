@@ -7,9 +7,9 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.recomputation import check_modules
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout

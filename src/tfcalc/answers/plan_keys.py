@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.plan_commands import commands_of, filled
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, of

@@ -6,8 +6,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, one_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.timing.rates import NO_PRICES, STACKS, Price
 from tfcalc.training.precisions import OF_MEGATRON
 

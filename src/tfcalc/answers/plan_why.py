@@ -21,9 +21,9 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Record, When, boolean, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Sheet

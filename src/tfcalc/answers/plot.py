@@ -14,10 +14,10 @@ from tfcalc.analysis.targets import TARGETS, find
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.core.measure import params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.model import asked_run, own_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
 from tfcalc.report.declared import Answer, Record, Told, When, integer, integers, numbers, records, shared, text, texts

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.core.measure import flops_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import distributed
 from tfcalc.errors import InvalidModel
 from tfcalc.model import asked_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, sent_in_a_step

@@ -22,12 +22,12 @@ from tfcalc.answers.serve_question import (
     options_of,
     sharing_of,
 )
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.hardware import GIGA, NODE, parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.hardware import NODE, accelerators, named
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.served import AskedLayout, fewest_stages
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted

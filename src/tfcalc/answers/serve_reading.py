@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_base import ServedAnswer, rate_in_words, without_products
 from tfcalc.answers.serve_question import EIGHT_BITS, INPUT, card_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.hardware import accelerators, parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving

@@ -12,13 +12,13 @@ from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import RUN, Component, Node
 from tfcalc.core.measure import LAYERS, work
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
 from tfcalc.model import Model, asked_run, legend, remembering
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.module import counted_by
 from tfcalc.report.declared import (
     Answer,

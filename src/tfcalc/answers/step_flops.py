@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.core.measure import matmul_flops
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, SERVER, SFT
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned

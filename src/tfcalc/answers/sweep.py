@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import Answer, Key, Record, Told, integer, records, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, count, found, given, ratio

@@ -24,12 +24,12 @@ from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.training_memory import FUSED_TAKE_LESS, OWN_CODE
 from tfcalc.answers.verdict import NO_EXPERT_PARALLELISM, memory_within
 from tfcalc.backends import backend
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import FP32, INT4
 from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import COLOCATE, DPO, GRPO, PPO, SERVER, SFT, Training

@@ -16,13 +16,13 @@ from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import GRAPHS, Memory, WithChange, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, FUSED_TAKE_LESS, OTHER_PHASES, OWN_CODE
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run, own_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
 from tfcalc.core.traced import EFFORT, EQUAL, Guards, guarded
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

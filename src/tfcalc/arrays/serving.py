@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, card_of
 from tfcalc.arrays import WITHOUT_NUMPY
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel
 from tfcalc.timing.serving import Sharing, engine_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Cached, Component
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.shapes import cat, copied, narrow
 from tfcalc.ops.work import LATENT, ROTATED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.core.traced import value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Context
 from tfcalc.number_formats import WIDTHS

@@ -10,8 +10,8 @@ from tfcalc.backends import BACKENDS, backend
 from tfcalc.backends.cache import ModelCache
 from tfcalc.core.component import Component, Weight
 from tfcalc.core.measure import plain
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.feed_forward import GatedFeedForward

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from tfcalc.budgets.checks import NEW, NOT_COMPARABLE
 from tfcalc.budgets.lock import record
 from tfcalc.budgets.numbers import UNITS
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, Unavailable
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.limit_check import IEC
 from tfcalc.budgets.metric import read
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     Answer,
     Key,

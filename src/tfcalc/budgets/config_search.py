@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from tfcalc.budgets.keys import LONGEST_NAME
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
 from tfcalc.files import content
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.reader import CONFIG, parse
 from tfcalc.settings_file import LARGEST_FILE
 

@@ -8,9 +8,9 @@ from dataclasses import fields
 from tfcalc.budgets import keys
 from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, TOP, BudgetKey
 from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MIN, RELATIVE, RULES
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import Choice, facet
 from tfcalc.hardware import MOST_PRICE
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import Conventions
 
 Schema = dict[str, object]

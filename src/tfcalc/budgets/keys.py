@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MAX_DECREASE, MAX_INCREASE, MIN
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 VERSION = 1
 ERROR, WARNING = SEVERITIES = ("error", "warning")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN, RELATIVE
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.units import rounded, short, short_bytes
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted, shortened
 from tfcalc.search.gpus import of_card
 from tfcalc.units import exact, exact_bytes, is_bytes

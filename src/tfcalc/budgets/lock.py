@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile
 from tfcalc.files import content, whole_number
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import shortened
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tfcalc.answers.metrics import check_key, owner, split
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.paths import nearest_key, reach
 
 UNITS = ("params", "flops", "bytes")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.budgets.metric import look_up
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

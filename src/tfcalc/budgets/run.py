@@ -17,9 +17,9 @@ from tfcalc.budgets.limits import FITS_GPU, RELATIVE, Limit
 from tfcalc.budgets.metric import Metric, read
 from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.budgets.sources import Source, here
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, TfcalcError, Unavailable
 from tfcalc.files import content
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.reader import LARGEST
 
 if TYPE_CHECKING:

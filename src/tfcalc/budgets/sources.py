@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.reader import CONFIG, parse, read
 from tfcalc.revisions import is_folder, renamed, show
 from tfcalc.settings_file import table_of

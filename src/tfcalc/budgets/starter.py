@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.metrics import HEADLINES
 from tfcalc.budgets.keys import VERSION
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.units import grouped, short_bytes
 
 if TYPE_CHECKING:

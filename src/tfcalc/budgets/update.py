@@ -10,8 +10,8 @@ from tfcalc.budgets.limit_check import AmountFormat
 from tfcalc.budgets.limits import MAX_DECREASE, MIN
 from tfcalc.budgets.lock import Key, Lock, LockRecord, record
 from tfcalc.budgets.metric import read
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Key as AnswerKey
 from tfcalc.report.declared import Told, integer, text
 from tfcalc.report.opening import count

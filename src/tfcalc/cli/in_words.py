@@ -57,9 +57,9 @@ from tfcalc.cli.said import (
     option_of,
     ways_of_training,
 )
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UnknownModel, UsageError
 from tfcalc.hardware import parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import FILLERS, MARKS, Concept, Named, concept_of, known, named_among, spelled
 from tfcalc.search.gpus import of_card

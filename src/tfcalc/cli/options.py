@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 
 from tfcalc.cli.commands import QUESTION
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Described, Text, facet
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import DEFAULT_LENGTH, USUAL_LENGTH, Conventions, Workload
 from tfcalc.zoo.transformer import Transformer
 

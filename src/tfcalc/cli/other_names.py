@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 
 class Meaning(NamedTuple):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfcalc.cli.commands import every
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import CONVENTIONS, EDITS, MODEL, MODEL_FIELDS, TUNING, Option, keyed
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.dimensions import check_size
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import QUOTED, quoted
 from tfcalc.settings_file import RESERVED, SettingsFile, find, section, text_of, working_folder
 from tfcalc.units import parse_amount, parse_count, parse_length

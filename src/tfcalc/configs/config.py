@@ -27,11 +27,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import Guarded
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, TooMany, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from tfcalc.configs.config import FULL, MOST_LAYERS, SLIDING, class_of, declared, model_types
 from tfcalc.configs.family import FAMILIES
 from tfcalc.configs.published import LAYER_TYPES, SAME_AS, HFModel
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack

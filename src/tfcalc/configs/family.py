@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.configs.config import Config, class_of, declared, model_types, module_of, other_names
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

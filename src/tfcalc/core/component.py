@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product, total
+from tfcalc.named_tuple import NamedTuple
 
 TABLES = ("embedding", "position")
 """Kinds of components with a table of rows, which is looked up where a matrix is multiplied."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from math import gcd
 
 from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Cost, Measure, Node, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import formula_of, value_of
+from tfcalc.named_tuple import NamedTuple
 
 
 def _stored(of: Callable[[Cost], Num]) -> Measure:

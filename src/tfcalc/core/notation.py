@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from math import gcd
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of, symbol
+from tfcalc.named_tuple import NamedTuple
 
 COUNTS = ("n", "n_0", "n_e", "n_d")
 """Letters that count equal parts, such as layers: always first in a product."""

@@ -15,7 +15,7 @@ from math import isqrt
 from operator import add, mul
 from typing import Any, Protocol
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 
 class Num(Protocol):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum, twice_chunked, twice_sliding
+from tfcalc.named_tuple import NamedTuple
 
 
 def local(length: Num, reach: Num) -> Num:

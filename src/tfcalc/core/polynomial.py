@@ -12,8 +12,8 @@ from functools import cache
 from math import gcd
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide, floor_div, minimum
+from tfcalc.named_tuple import NamedTuple
 
 
 class Floor(NamedTuple):

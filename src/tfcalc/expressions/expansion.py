@@ -7,7 +7,6 @@ from fractions import Fraction
 from math import gcd
 
 from tfcalc.core import polynomial as core
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions.nodes import (
@@ -21,6 +20,7 @@ from tfcalc.expressions.nodes import (
     ProductNode,
     SumNode,
 )
+from tfcalc.named_tuple import NamedTuple
 
 MOST_PRODUCTS = 100_000
 """Limit of products of two terms, in all; a term with a floor or a minimum counts once for each letter inside."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.units import parse_bytes, parse_count
 

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, dataclass_transform
 
 from tfcalc.core.component import Component, Cost
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, same
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.ops.elementwise import activation
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Shape, Tensor

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TypeVar
 
 from tfcalc.core.component import Component
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TooMany
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.module import Context, Module
 from tfcalc.tape.groups import merged, named

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component, Cost, Elementwise, Matmul
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.named_tuple import NamedTuple
 
 SELECTIVE = (6, 10)  # exp(Δ·A) (2), ·S, Δ·B·x (2), their sum; the gradients of all, and a sum where S is read twice
 SKIP = (2, 3)  # D·x, and its sum with what is read

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tfcalc import number_formats
 from tfcalc.core.component import Cached
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import Sequences
 
 SOFTMAX = (5, 4)  # max, minus it, exp, sum, divide; g·p, its sum, minus it, times p

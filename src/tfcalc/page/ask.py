@@ -18,8 +18,8 @@ from tfcalc.cli.app import LINE, taken_by
 from tfcalc.cli.commands import OVERVIEW
 from tfcalc.cli.main import main
 from tfcalc.configs.published import SAME_AS
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import entries_of

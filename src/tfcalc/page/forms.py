@@ -9,7 +9,7 @@ from typing import Any
 from tfcalc.cli.commands import COMMANDS, GROUPS
 from tfcalc.cli.completion import words as offered
 from tfcalc.cli.options import Option
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.page.links import INSTEAD, PASTED, Asked, Typed, changes, in_full, link_of, options_of, parts
 from tfcalc.units import parse_count, parse_length, short_tokens
 

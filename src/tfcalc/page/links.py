@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 from tfcalc.cli.app import is_value
 from tfcalc.cli.commands import COMMANDS, OVERVIEW, as_meant, command, compared
 from tfcalc.cli.options import VERSUS, Option
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.named_tuple import NamedTuple
 
 PASTED = "config.json"
 """The file that a pasted config is written to, which is the name of its model."""

@@ -6,10 +6,10 @@ from functools import cache
 from itertools import islice
 from math import ceil, lcm
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, divisors, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 
 ROWS_AT_A_TIME = 128
 """Megatron-LM's ``--make-vocab-size-divisible-by``: each GPU's rows of a vocabulary table are a multiple of this."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tfcalc.core.component import Component
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.ops.collectives import ALL_REDUCE, SEND
 
 

@@ -9,11 +9,11 @@ from math import lcm
 
 from tfcalc.core.component import TABLES, Component
 from tfcalc.core.measure import params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, total
 from tfcalc.core.recomputation import check_modules, modules_in, recomputing
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module, counted

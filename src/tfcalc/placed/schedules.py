@@ -26,10 +26,10 @@ from functools import reduce
 from numbers import Rational
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import check_even, check_least, check_multiple
 
 

@@ -26,11 +26,11 @@ from itertools import accumulate, islice
 from math import prod
 from typing import Any, TypeVar
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, floor_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import NODE
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
 from tfcalc.nn.embeddings import Segments

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 from urllib.parse import quote
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import printable
 from tfcalc.render import rendered, shown
 from tfcalc.render.markdown import line, text

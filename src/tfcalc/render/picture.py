@@ -12,7 +12,7 @@ from html import escape
 from math import log10
 from urllib.parse import quote
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.render.chart import ticks
 from tfcalc.report.chart import Bars, Chart, Curve, Divided, Picture, Portion
 

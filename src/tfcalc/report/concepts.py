@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 DATA = Path(__file__).with_name("concepts.toml")
 COURSE = "formulas.md"

@@ -19,9 +19,9 @@ from copy import copy
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
 from tfcalc.report.style import Style
 

@@ -9,9 +9,9 @@ from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     FORMULA,
     HEAD,

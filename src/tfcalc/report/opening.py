@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import isclose, prod
 from typing import Any, Protocol
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 Number = int | float
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.opening import told_apart
 

@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tfcalc.core.component import Measure, Node
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import FIRST, FORMULA, HEAD, LAST, Answer, Entries, Key, When, shared
 from tfcalc.report.opening import Rule, Stated, given, told_apart
 from tfcalc.units import in_full, short, short_bytes

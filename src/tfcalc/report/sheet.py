@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import overload
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.opening import Declared
 from tfcalc.report.style import Style
 from tfcalc.units import grouped, parse_bytes, rounded, short, short_bytes, short_tokens

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, spelled, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.named_tuple import NamedTuple
 
 VEGA, SVG, PNG = ".vl.json", ".svg", ".png"
 PICTURES = (VEGA, SVG, PNG)

@@ -19,9 +19,9 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import APPLE, Accelerator, accelerators, check_share, named, parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.training.measured import allocatable, least_allocated, most_reserved, most_simulated
 from tfcalc.training.states import LARGE_SINCE, workspaces

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isqrt
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.named_tuple import NamedTuple
 
 MOST = 10**12
 """The largest size that is tried: no dimension is accepted beyond it."""

@@ -13,9 +13,9 @@ from itertools import product
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import ends_of
 from tfcalc.search.axes import Axes, Values
 from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, stages_of

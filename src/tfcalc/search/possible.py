@@ -10,10 +10,10 @@ from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import NODE
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import Layout, PipelineEnds, ends_of, near_divisors
 from tfcalc.placed.rules import on_device
 from tfcalc.placed.schedules import schedule_of

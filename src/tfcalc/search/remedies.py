@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.configs.published import HFModel
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.core.traced import ends_within, value_of
 from tfcalc.defaults import resolve_run, usual_stage
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.hardware import NODE
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import COMPUTED
 from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
 from tfcalc.search.gpus import FITS, FITTING, NO, SERVING_GPUS, TIGHT, Room

@@ -7,10 +7,10 @@ from math import lcm
 
 from tfcalc.core.component import Cached, Component, Cost, Held, Node
 from tfcalc.core.measure import bytes_held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import BF16, FLOATS_ELSEWHERE, FP4, FP8, FP16, FP32, INT8, NVFP4
 from tfcalc.ops.work import CONVOLUTION, INDEX, LATENT, ROTATED
 

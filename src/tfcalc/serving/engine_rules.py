@@ -8,10 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.hardware import check_share
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import attentions
 from tfcalc.printable import quoted
 from tfcalc.serving.caches import CELLS, OF_EVERY_ENGINE, OF_LLAMA_CPP, PAGED

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tfcalc.backends.cache import ModelCache
 from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.backends.transformers import Transformers
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeGuard
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import bytes_held, held_bytes
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import QUANTIZED, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import CELLS, PAGED, UBATCH, CacheGrowth, cache, cache_format, growth_of, mixers

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Cached, Component
 from tfcalc.core.measure import bytes_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.ops.work import CONVOLUTION
 from tfcalc.serving.caches import BLOCK, PAGED, Allocation, Mixer, cache_format, mixers, tensors
 from tfcalc.serving.stored import at_work

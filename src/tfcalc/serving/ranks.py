@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, total
 from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, traced, value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.mixture import Experts, Networks
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import AskedLayout, ServedLayout, fewest_stages, on_rank, splits

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import total
 from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import check_least
 from tfcalc.serving.weights import places_of
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import TABLES, Component, Cost, Node
 from tfcalc.core.measure import bytes_held, matmul_flops
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, floor_div, minimum, product, total
 from tfcalc.core.traced import known, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.ops.work import INDEX
 from tfcalc.serving.caches import STATIC, Allocation, cache_format, tensors
 from tfcalc.serving.stored import DECODE, FORWARD, PREFILL, reads_alone, weight_recipe

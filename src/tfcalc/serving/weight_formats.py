@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import bytes_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import (
     FLOAT,
     FP8,

@@ -13,10 +13,10 @@ from fnmatch import translate
 
 from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component, Cost, Held, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import EFFORT, known
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.serving.weight_formats import PLAIN, Format, MixedFormat, ModelTraits, facts_of, fitting, single
 from tfcalc.tape.groups import span

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.expressions import Expression, expanded
 from tfcalc.expressions.nodes import FloorNode, MinimumNode, Power, ProductNode, SumNode
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.style import Style
 from tfcalc.symbolic import Root, roots
 

@@ -14,7 +14,6 @@ from tfcalc.answers.metrics import HEADLINES
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import EFFORT, value_of
@@ -23,6 +22,7 @@ from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions import read_conditions
 from tfcalc.hardware import is_accelerator
 from tfcalc.model import values, with_symbols
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial

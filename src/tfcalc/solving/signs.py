@@ -7,9 +7,9 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil, comb, floor, lcm
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial, letters_of
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.search.largest import largest
 
 

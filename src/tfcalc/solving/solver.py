@@ -10,7 +10,6 @@ from itertools import pairwise
 from math import inf, isqrt
 
 from tfcalc.configs.published import HFModel
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Spent, ends_within
 from tfcalc.dimensions import LARGEST, MOST_TOKENS
@@ -18,6 +17,7 @@ from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
 from tfcalc.hardware import MOST_GPUS
 from tfcalc.model import Model
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.solving.closed_form import TooLarge, difference, over
 from tfcalc.solving.conditions import Evaluator
 from tfcalc.solving.signs import Alternates, NoForm, NotMonotone, SignInterval, Unchanged, merged, searched, signs

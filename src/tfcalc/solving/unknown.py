@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
 from tfcalc.model import with_symbols
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tfcalc.core.component import Component, Cost, Matmul, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.traced import EFFORT
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.groups import merged
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 from tfcalc.tape.tensor import INPUTS, NOTHING, Call, Group, MatMul, Part, Shape, Strides, Tensor, Trace, stacked

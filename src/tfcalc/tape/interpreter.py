@@ -19,9 +19,9 @@ from typing import cast
 from weakref import ref
 
 from tfcalc.core.component import Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import EFFORT, Traced, int_of, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import (
     Callback,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from weakref import ref
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import Spent, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 
 LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"

@@ -18,10 +18,10 @@ from itertools import accumulate, compress, pairwise
 from operator import le
 from typing import cast
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Monomial, Polynomial
 from tfcalc.core.traced import Guarded, Traced, formula_of, int_of, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.memory_tracker import GATHER, PIECE, MemoryTracker, PeakRecorder, Storage, Turn
 
 STEP = "step"

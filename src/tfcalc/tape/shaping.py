@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tfcalc.core.component import Cost, Matmul, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Call, Group, Matrices, Part, Shape, Strides, Tensor
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, Callback, LeafNode, Storage
 from tfcalc.tape.tape import Tape

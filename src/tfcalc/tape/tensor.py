@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Protocol
 
 from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.memory_tracker import GraphNode, Storage, Value
 
 Shape = tuple[Num, ...]

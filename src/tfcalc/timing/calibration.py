@@ -18,7 +18,7 @@ from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.timing.measured_runs import NAMED_ALIKE, MeasuredRun
 from tfcalc.timing.rates import FP4, FP8, Rates, rates_of, table
 from tfcalc.timing.step import StepTime

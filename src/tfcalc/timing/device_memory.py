@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where

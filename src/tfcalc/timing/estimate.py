@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.timing.rates import table
 
 EXPERTS, OTHER, MEASURED, CALIBRATED = "experts", "other", "measured", "calibrated"

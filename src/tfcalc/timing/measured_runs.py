@@ -11,10 +11,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import MODULES, selected
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.files import check_plain, whole_number
 from tfcalc.hardware import named
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.timing.rates import FP4, FP8, STACKS, machine_of
 from tfcalc.timing.step import Layouts

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import GIGA, MOST_PRICE, Accelerator, named
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 TABLE = Path(__file__).with_name("rates.toml")

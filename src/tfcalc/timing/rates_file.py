@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, UsageError
 from tfcalc.files import check_plain, content
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.timing.calibration import SHARES
 from tfcalc.timing.estimate import CALIBRATED, MEASURED, ErrorBand, band_of

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile
 from tfcalc.files import whole_number
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.timing.measured_runs import Row, rows_of
 
 LARGEST_LOG = 1 << 26

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
 from tfcalc.serving.caches import FullWindows, cache, full_windows, mixers

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.timing.calibration import CLOSE, ONE_ALONE, ROUNDS, STEP, Fitted, best_step, parts

@@ -25,10 +25,10 @@ from math import ceil, log2, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, value_of
 from tfcalc.hardware import Accelerator
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.serving.engine_rules import name_of, version_of
 from tfcalc.serving.traffic import ChosenExperts
 from tfcalc.timing.numbers import Many, larger, whole

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.schedules import SCHEDULES, StageTimes
 from tfcalc.timing.numbers import Many, is_array, larger, log2, rounded_up, smaller, where
 from tfcalc.timing.rates import Machine, Rates

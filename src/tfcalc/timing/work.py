@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import NORMS
 from tfcalc.core.measure import matmul_flops, params, trainable_params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.recomputation import ATTENTION, LAYER, MIXER, MIXTURE, down_projections, is_latent, modules_of
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component, Cost, Elementwise, Weight
 from tfcalc.core.measure import plain
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.module import Module, counted_on
 from tfcalc.printable import quoted

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import EFFORT, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.moments import Allocation
 from tfcalc.training.states import Placed
 

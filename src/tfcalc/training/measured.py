@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel

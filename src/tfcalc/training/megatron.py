@@ -10,11 +10,11 @@ from tfcalc.backends import backend
 from tfcalc.backends.megatron import NUMERICS, Megatron
 from tfcalc.backends.program import ModuleProgram
 from tfcalc.core.component import Component, Cost, Held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, one_of
 from tfcalc.model import remembering
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module, counted
 from tfcalc.number_formats import BF16

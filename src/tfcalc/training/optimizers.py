@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tfcalc.core.component import Held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide, minimum, product, total
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.printable import quoted
 from tfcalc.training.sharding import StoredWeight

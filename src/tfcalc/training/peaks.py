@@ -15,7 +15,6 @@ from tfcalc.backends import WITH_LOSSES, backend
 from tfcalc.backends.sdpa import METAL, chosen
 from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, formula_of, value_of
@@ -23,6 +22,7 @@ from tfcalc.defaults import resolve_checkpointing, resolve_plan, resolve_run, re
 from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import FLOATS_ELSEWHERE, FP32, NUMBERS
 from tfcalc.printable import quoted
 

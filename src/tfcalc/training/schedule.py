@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component, Cost
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.stack import Stack

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterator
 
 from tfcalc.core.component import STORED, TABLES, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 OUTER = (*TABLES, "output")

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import bytes_held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import Found
 from tfcalc.training.optimizers import Optimizer, bits_held

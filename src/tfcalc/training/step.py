@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tfcalc.backends.log_probs import after_scores
 from tfcalc.backends.program import Code, program
 from tfcalc.core.component import Component, Cost, Held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.memory_tracker import Found, Kept, MemorySnapshot, MemoryTracker, ModulePlace

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 from tfcalc.backends.sdpa import METAL
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, bytes_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import INT64, WIDTHS
 from tfcalc.plans import TRAINER
 from tfcalc.serving.weight_formats import single

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
 from tfcalc.core.measure import matmul_again_flops, matmul_backward_flops, matmul_flops
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report import exact
 from tfcalc.verify.hugging_face import build
 from tfcalc.workload import Workload

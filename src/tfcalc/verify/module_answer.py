@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from tfcalc.answers.conventions_text import PARAMETERS
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     LAST,
     Key,

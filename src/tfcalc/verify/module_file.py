@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, Unavailable, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 SECONDS = 120

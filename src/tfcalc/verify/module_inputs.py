@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 MASKS = ("mask", "masks", "attn_mask", "attention_mask", "key_padding_mask", "is_causal", "causal")
 SWITCHES = ("return_", "need_", "use_", "output_")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.explanation import Line
 from tfcalc.verify.verification import ComparedRow
 

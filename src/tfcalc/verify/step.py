@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.verify.hugging_face import build
 from tfcalc.verify.images import images

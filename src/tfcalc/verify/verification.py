@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.answers.conventions_text import PARAMETERS
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Unavailable
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import (
     TOGETHER,
     Answer,

@@ -8,8 +8,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, lm_head
 from tfcalc.core.component import Component
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.feed_forward import FeedForward

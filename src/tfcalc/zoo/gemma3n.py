@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from tfcalc.configs.config import FULL, SLIDING, Config
 from tfcalc.configs.family import family
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.feed_forward import GatedFeedForward

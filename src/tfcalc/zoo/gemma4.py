@@ -7,9 +7,9 @@ from typing import Any
 
 from tfcalc.configs.config import FULL, Config, layer_named
 from tfcalc.configs.family import family
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.basic import Norm, buffer, parameter
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts

@@ -8,9 +8,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.component import Cost, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.embeddings import Positions

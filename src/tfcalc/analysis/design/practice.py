@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import log
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 Sizes = Mapping[str, int]
 """Sizes by tfcalc's names: ``d_model``, ``n_layers``, ``n_heads`` …"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.scaling import FITS, FLOPS_PER_PARAM, ScalingFit
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.declared import Record, When, integer, number, records, text
 from tfcalc.report.opening import Constant, Stated, given, ratio
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 FLOPS_PER_PARAM = 6
 """Of a training token: 2 forward, 4 backward; attention's own products and the embedding are left out."""

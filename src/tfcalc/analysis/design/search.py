@@ -9,9 +9,9 @@ from math import ceil, floor
 from tfcalc.analysis.design.amounts import AT_DEPTH, BudgetedAmount
 from tfcalc.analysis.design.family import DEPTH, WIDTH, ShapeFamily
 from tfcalc.analysis.design.practice import broken
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import Bug, InvalidModel
 from tfcalc.model import Model
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.search.largest import largest
 
 SHOWN = 12

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from tfcalc.analysis.design.scaling import FLOPS_PER_PARAM
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator, named, parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR, Estimate
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, machine_of, price_of

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import serving_context
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import mixers
 from tfcalc.serving.stored import at_work

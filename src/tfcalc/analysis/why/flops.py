@@ -19,9 +19,9 @@ from tfcalc.core.measure import (
     matmul_flops,
     params,
 )
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

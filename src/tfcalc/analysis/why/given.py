@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.units import BYTES, IN_WORDS, SI
 

@@ -13,8 +13,8 @@ from tfcalc.analysis.why.answer import Reason, Why, exact
 from tfcalc.analysis.why.given import numbers_in
 from tfcalc.analysis.why.log_question import CLOSE, GIB, NEAR, LogCause, LogQuestion, LogRemark
 from tfcalc.analysis.why.why import MEMORY, conventions_of
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tfcalc.analysis.why.answer import in_full
 from tfcalc.analysis.why.log_question import CLOSE, GIB, ITSELF, NEAR, LogCause, LogQuestion, LogRemark
 from tfcalc.analysis.why.weights import COMMON_FILES
 from tfcalc.core.measure import bytes_held
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import CELLS
 from tfcalc.serving.engine_rules import engines, loaded

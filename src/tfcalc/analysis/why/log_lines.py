@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 LONGEST = 10_000
 LONGEST_LINE = 2_000

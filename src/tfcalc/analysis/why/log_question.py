@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.why import WhyInput
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.served import ServedLayout
 from tfcalc.plans import Serving
 from tfcalc.serving.paging import Engine, layers

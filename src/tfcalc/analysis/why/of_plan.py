@@ -15,10 +15,10 @@ from tfcalc.analysis.why.tensors import Cell
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import TERMS, PeakMemory
 from tfcalc.answers.training_memory import PHASES, TrainingMemory
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
 from tfcalc.search.remedies import Change
 from tfcalc.training.peaks import Peaks

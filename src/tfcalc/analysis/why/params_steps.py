@@ -22,9 +22,9 @@ from tfcalc.analysis.why.tensors import (
     Cell,
     Cells,
 )
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber
 from tfcalc.analysis.why.search import Start, State
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.analysis.why.weights import FORMATS
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.hardware import accelerators
+from tfcalc.named_tuple import NamedTuple
 
 HEADING = "no model was named: looked for among the presets"
 NAMED = 3

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from tfcalc.analysis.why.given import PARAMS, SIZE, NumberReading, WrittenNumber
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 C = TypeVar("C", bound=tuple[Any, ...])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts

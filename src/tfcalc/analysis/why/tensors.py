@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tfcalc.analysis.targets import ACROSS
 from tfcalc.core.component import Component, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
+from tfcalc.named_tuple import NamedTuple
 
 TOKENS, TYPES, POSITIONS, HEAD = "token embedding", "token types", "positions", "output head"
 NORM, BIAS, ROUTER, BUFFER, TIED = "norm", "bias", "router", "buffer", "tied"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.why.given import BYTES_UNIT, nominal
 from tfcalc.analysis.why.search import CountingStep, Start, State
 from tfcalc.analysis.why.tensors import Cell, Cells
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import NUMBERS
 from tfcalc.serving.memory import own_name, weights_bytes
 

@@ -15,9 +15,9 @@ from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, SIZE, WrittenNu
 from tfcalc.analysis.why.search import SearchSpace, Start, State, matches, nearest
 from tfcalc.analysis.why.tensors import Cell, cells_of
 from tfcalc.configs.published import HFModel
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import one_of
 from tfcalc.model import asked_run, default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.units import in_full
 from tfcalc.zoo.transformer import Transformer
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, STATUSES, WARNING
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from tfcalc.budgets.checks import BudgetReport, LimitCheck

@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from tfcalc.core.named_tuple import NamedTuple
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.units import parse_count
 
 if TYPE_CHECKING:

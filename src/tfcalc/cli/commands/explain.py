@@ -38,9 +38,9 @@ from tfcalc.cli.options import (
     Option,
 )
 from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UnknownTarget, UsageError
 from tfcalc.hardware import parse_gpu
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.concepts import MARKS, concept_in, concept_of, near
 from tfcalc.report.concepts import known as concepts

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.targets import OTHER_NAMES, letters
 from tfcalc.cli.commands.plans import imply_mode
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UnknownTarget, UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.concepts import near
 
 if TYPE_CHECKING:

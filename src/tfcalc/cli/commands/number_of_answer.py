@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.answers.question import levels
 from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.report.number import open_answer
 from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
 

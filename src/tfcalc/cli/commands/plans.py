@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RANK, RUN, TUNING, Option, serving, training
 from tfcalc.cli.settings import FLAG
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import COMPUTED, FLOATS_ELSEWHERE
 from tfcalc.plans import GRPO, PPO, Serving, Training
 from tfcalc.workload import Workload

@@ -20,10 +20,10 @@ from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UNITS, Optio
 from tfcalc.cli.output import PAGES, show
 from tfcalc.cli.pages import HTML, as_asked, as_option, assumptions, deliver_page, opened, section_of
 from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.chart import Picture, side_by_side
 from tfcalc.report.declared import Answer, Key, Record, Told, pictures_of, records, text

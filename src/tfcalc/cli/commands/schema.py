@@ -7,8 +7,8 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError, nearest
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.sheet import Column, Sheet
 from tfcalc.schemas import Schema, any_of, complete, names, schema

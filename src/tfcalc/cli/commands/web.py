@@ -11,9 +11,9 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.local_server import LOOPBACK, local_server
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.files import content
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.printable import quoted
 from tfcalc.report.sheet import Sheet
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, Pairs, ceil_div, floor_div, minimum
 from tfcalc.core.traced import known, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.encoder import Encoder

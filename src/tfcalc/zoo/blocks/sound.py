@@ -13,10 +13,10 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.core.component import Cost, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.embeddings import Sines, numbered

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tfcalc.configs.config import Config
 from tfcalc.core.component import Cost, Weight
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.module import Context, Module, TimeLoop
 from tfcalc.ops import recurrences

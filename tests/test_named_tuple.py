@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 import pytest
 
 import tfcalc
-from tfcalc.core import named_tuple
+from tfcalc import named_tuple
 
 T = TypeVar("T")
 
