@@ -24,7 +24,7 @@ COLD = "from tfcalc.cli.main import main; main(['serve', 'llama-3.1-70b', '--gpu
 CURVE = """
 import tfcalc
 found = tfcalc.serve("llama-3.1-70b", "4xh100", 2048, 500)
-curve = [(point.rate, point.token, point.first) for point in map(found.point, range(1, 257))]
+curve = [(point.rate, point.token, point.first) for point in map(found.case.point, range(1, 257))]
 """
 
 
@@ -47,7 +47,7 @@ def main() -> None:
         start = time.process_time()
         for place in range(SINGLE):
             length, answer, requests, layout = (int(each[place]) for each in (*sizes, tp))
-            found = serve(name, f"{layout}xh200", length, answer, requests, tp=layout)
+            found = serve(name, f"{layout}xh200", length, answer, requests, tp=layout).case
             told = found.at.rate if found.by else found.at.floor_of_token.seconds
             assert told
         single = (time.process_time() - start) / SINGLE * POINTS

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 import tfcalc
-from tfcalc.answers.serve import Serve
+from tfcalc.answers.serve_case import ServeCase
 from tfcalc.answers.serve_question import ServeQuestion
 from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, accelerators
@@ -168,12 +168,12 @@ class Offline:
         self.row, self.card = row, cards()[row["gpu"]]
         self.measured = float(row["tokens_per_second"])
 
-    def _on(self, tp: int) -> Serve:
+    def _on(self, tp: int) -> ServeCase:
         weights = "nvfp4" if "fp4" in self.card.peaks else "fp8"
         load = Load(int(self.row["input"]), int(self.row["output"]), ALL_AT_ONCE)
         plan, gpus = Serving(weights=weights, kv="fp8"), int(self.row["gpus"])
         of = model(self.row["model"])
-        return Serve(ServeQuestion(of, plan, self.card, gpus, Sharing(tp), load, OFFLINE_ENGINE))
+        return ServeCase(ServeQuestion(of, plan, self.card, gpus, Sharing(tp), load, OFFLINE_ENGINE))
 
     @property
     def estimate(self) -> float:

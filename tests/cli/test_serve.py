@@ -13,8 +13,10 @@ import pytest
 
 import tfcalc
 from tests.conftest import Quick
-from tfcalc.answers.serve import Serve, fewest
+from tfcalc.answers.serve_case import ServeCase
+from tfcalc.answers.serve_limits import Promise
 from tfcalc.answers.serve_question import Limits, ServeQuestion, card_of
+from tfcalc.answers.serve_search import fewest
 from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.plans import Serving
 from tfcalc.search.gpus import of_card
@@ -59,7 +61,7 @@ def test_tokens_per_second_of_a_server_that_is_always_full() -> None:
     for each answer. Before that the rate grows by no more than a request's share, as asymptotic bounds of closed
     systems do (Denning and Buzen 1978).
     """
-    base = tfcalc.serve("llama-3-8b", "h100", 1000, 100)
+    base = tfcalc.serve("llama-3-8b", "h100", 1000, 100).case
     of = base.of
     running = int(of.at_work)
     assert 100 < running < of.most
@@ -343,10 +345,10 @@ def test_no_way_to_share_it_has_fewer(name: str, gpu: str, engine: str, load: Lo
     ]
     tried = []
     for sharing in ways:
-        one = Serve(asked._replace(sharing=sharing, gpus=sharing.gpus))
+        one = ServeCase(asked._replace(sharing=sharing, gpus=sharing.gpus))
         most = min(one.of.capacity, one.of.most) if one.of.serves else 0
-        if most and one.promise is not None:
-            most = min(most, one.promise.largest)
+        if most and asked.limits.given:
+            most = min(most, Promise(one).largest)
         if most:
             tried.append((sharing.gpus * -(-load.concurrency // most), sharing.pp))
     found = fewest(asked)

@@ -7,7 +7,8 @@ import pytest
 
 import tfcalc
 from tfcalc import Serving
-from tfcalc.answers.serve import Serve, serve
+from tfcalc.answers.serve import serve
+from tfcalc.answers.serve_case import ServeCase
 from tfcalc.arrays.serving import LONGEST, serve_points
 from tfcalc.errors import UsageError
 
@@ -33,10 +34,10 @@ def test_arrays_are_single_answers(name: str) -> None:
     prompt, answer, tp, concurrency = np.array(points).T
     found = serve_points(name, "h100", prompt, answer, concurrency, tp=tp, engine=engine, plan=plan)
     assert len(found.token) == 200
-    of: Serve | None = None
+    of: ServeCase | None = None
     for place, (length, tokens, size, each) in enumerate(points):
         if of is None or place % len(requests) == 0:
-            of = serve(name, f"{size}xh100", length, tokens, tp=size, engine=engine, plan=plan)
+            of = serve(name, f"{size}xh100", length, tokens, tp=size, engine=engine, plan=plan).case
         at = of.point(each)
         single = [of.of.capacity, at.floor_of_token.seconds, at.floor_of_first.seconds]
         single += [at.token.value, at.first.value, at.rate.value] if of.by else [np.nan] * 3

@@ -86,7 +86,7 @@ def test_work_is_conserved(system: tuple[str, str, Sharing, str], draft: Draft) 
 @pytest.mark.parametrize("requests", [2, 5, 8])
 def test_a_round_of_long_prompts(requests: int) -> None:
     """Llama 3 70B on 8 H100, prompts of 130,816 tokens: one after another, and 256 steps of all requests."""
-    alone, many = (tfcalc.serve("llama-3-70b", "8xh100", 130_816, 256, each) for each in (1, requests))
+    alone, many = (tfcalc.serve("llama-3-70b", "8xh100", 130_816, 256, each).case for each in (1, requests))
     prompt, parts = alone.at.first.value, many.at.parts
     step = parts.kernels + parts.all_reduces + parts.launches + parts.host
     of_round = requests * 256 / many.at.rate.value

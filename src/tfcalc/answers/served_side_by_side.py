@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.answers.serve import NUMBERS, TOKEN_PARTS, Serve, requests_in_words
+from tfcalc.answers.serve import Serve
 from tfcalc.answers.serve_base import ServedAnswer
+from tfcalc.answers.serve_in_words import requests_in_words, why_unknown
+from tfcalc.answers.serve_keys import TOKEN_PARTS, EstimateKeys, ExactKeys, FloorKeys, RangeKeys
 from tfcalc.errors import UsageError
-from tfcalc.report.declared import Record, records, texts
-from tfcalc.report.sheet import Cell, Column, Sheet, of
+from tfcalc.named_tuple import NamedTuple
+from tfcalc.report.declared import Key, Record, records, texts
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, of
 from tfcalc.units import short_seconds
 
 if TYPE_CHECKING:
+    from tfcalc.answers.serve_case import ServeCase, ServedAt
     from tfcalc.answers.serve_question import ServeQuestion
 
 LEAST, MOST = 2, 6
@@ -29,6 +33,67 @@ class ServedKeys(Record):
     estimate = Serve.estimate
     no_estimate = Serve.no_estimate
     price_per_gpu_hour = Serve.price_per_gpu_hour
+
+
+class ServedNumber(NamedTuple):
+    """A number of a served model: what it is ``called``, its ``keys``, and the number as it is ``written``.
+
+    A ``part`` is one of the number above that is none.
+    """
+
+    called: str
+    keys: tuple[Key[Any], ...]
+    written: Callable[[ServeCase], Cell]
+    part: bool = False
+
+
+def _seconds(seconds: float) -> str | None:
+    return short_seconds(seconds) if seconds else None
+
+
+def _floor(called: str, key: Key[Any], seconds: Callable[[ServeCase], float], *, part: bool = False) -> ServedNumber:
+    return ServedNumber(called, (Serve.floor, key), lambda one: _seconds(seconds(one)), part)
+
+
+def _estimate(
+    called: str, keys: tuple[Key[Any], ...], written: Callable[[ServeCase], Cell], *, part: bool = False
+) -> ServedNumber:
+    return ServedNumber(called, (Serve.estimate, *keys), lambda one: None if one.by is None else written(one), part)
+
+
+def _part(called: str, key: Key[Any], seconds: Callable[[ServedAt], float]) -> ServedNumber:
+    return _estimate(called, (EstimateKeys.parts_ms, key), lambda one: _seconds(seconds(one.at)), part=True)
+
+
+NUMBERS = (
+    ServedNumber(
+        "weights of a step", (Serve.exact, ExactKeys.weights_bytes_per_step), lambda one: Bytes(one.step_weights)
+    ),
+    ServedNumber("cache of a step", (Serve.exact, ExactKeys.cache_bytes_per_step), lambda one: Bytes(one.step_cache)),
+    _floor("a token at least", FloorKeys.tpot_ms, lambda one: one.at.floor_of_token.seconds),
+    _floor("bytes", FloorKeys.tpot_bandwidth_ms, lambda one: one.at.floor_of_token.bandwidth, part=True),
+    _floor("products", FloorKeys.tpot_compute_ms, lambda one: one.at.floor_of_token.compute, part=True),
+    _floor("messages", FloorKeys.tpot_link_ms, lambda one: one.at.floor_of_token.link, part=True),
+    _estimate(
+        "a token, estimated",
+        (EstimateKeys.tpot_ms, RangeKeys.value),
+        lambda one: short_seconds(one.at.token.value),
+    ),
+    *(_part(name, *part) for name, part in TOKEN_PARTS.items()),
+    _estimate(
+        "first token, estimated",
+        (EstimateKeys.ttft_ms, RangeKeys.value),
+        lambda one: short_seconds(one.at.first.value),
+    ),
+    _estimate("tokens/s a GPU", (EstimateKeys.tokens_per_second_per_gpu,), lambda one: f"{one.at.rate_of_gpu:,.0f}"),
+    ServedNumber("requests at once", (Serve.exact, ExactKeys.capacity_requests), lambda one: f"{one.capacity:,}"),
+    _estimate(
+        "USD per million",
+        (EstimateKeys.usd_per_million_output_tokens, RangeKeys.value),
+        lambda one: f"{one.at.cost.value:,.2f}" if one.at.cost else None,
+    ),
+)
+"""Numbers that are told of each of several ways to serve a model, in the order of a table."""
 
 
 def _signed(seconds: float) -> str:
@@ -75,7 +140,9 @@ class ServedSideBySide(ServedAnswer):
     @property
     def estimated(self) -> tuple[Serve, ...]:
         """Answers with an estimate, the fastest token first."""
-        return tuple(sorted((one for one in self.each if one.by is not None), key=lambda one: one.at.token.value))
+        return tuple(
+            sorted((one for one in self.each if one.case.by is not None), key=lambda one: one.case.at.token.value)
+        )
 
     # --- for people
 
@@ -100,7 +167,7 @@ class ServedSideBySide(ServedAnswer):
             return f"it fits in none of {len(self.each)} ways"
 
         def seconds(one: Serve) -> float:
-            return float(one.at.floor_of_token.seconds if of_floors else one.at.token.value)
+            return float(one.case.at.floor_of_token.seconds if of_floors else one.case.at.token.value)
 
         fastest, *_, slowest = sorted(fitting, key=seconds) * LEAST
         named = dict(zip(self.each, self.names, strict=True))
@@ -109,7 +176,7 @@ class ServedSideBySide(ServedAnswer):
         if fastest is slowest:
             return told
         told += f"; {named[slowest]}: {least}{short_seconds(seconds(slowest))}"
-        if of_floors or fastest.at.token.high < slowest.at.token.low:
+        if of_floors or fastest.case.at.token.high < slowest.case.at.token.low:
             return told
         return f"{told}; their bands overlap"
 
@@ -118,7 +185,7 @@ class ServedSideBySide(ServedAnswer):
         rows: list[list[Cell]] = []
         depths: list[int] = []
         for row in NUMBERS:
-            cells = [row.written(one) if one.holds else None for one in self.each]
+            cells = [row.written(one.case) if one.holds else None for one in self.each]
             if any(cell is not None for cell in cells):
                 rows.append(
                     [row.called, *(of(cell, ServedSideBySide.served, at, *row.keys) for at, cell in enumerate(cells))]
@@ -142,22 +209,26 @@ class ServedSideBySide(ServedAnswer):
         named = dict(zip(self.each, self.names, strict=True))
         if len(self.estimated) >= LEAST:
             fastest, *others = self.estimated
+            parts = {
+                one: {name: seconds(one.case.at) for name, (_, seconds) in TOKEN_PARTS.items()}
+                for one in self.estimated
+            }
             for one in others:
-                differences = {name: seconds(one) - seconds(fastest) for name, (_, seconds) in TOKEN_PARTS.items()}
+                differences = {name: seconds - parts[fastest][name] for name, seconds in parts[one].items()}
                 largest = sorted(differences.items(), key=lambda item: -abs(item[1]))
                 told = ", ".join(f"{name} {_signed(more)}" for name, more in largest if more)
                 yield f"{named[one]} beside {named[fastest]}: {told}"
-            parts = {name: [seconds(one) for one in self.estimated] for name, (_, seconds) in TOKEN_PARTS.items()}
-            same = {name: each[0] for name, each in parts.items() if each[0] and len(set(each)) == 1}
+            shared = {name: {each[name] for each in parts.values()} for name in TOKEN_PARTS}
+            same = {name: of_all.pop() for name, of_all in shared.items() if len(of_all) == 1 and of_all != {0.0}}
             if same:
                 told = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in same.items())
-                whole = f"the {short_seconds(fastest.at.token.value)} that the fastest takes"
+                whole = f"the {short_seconds(fastest.case.at.token.value)} that the fastest takes"
                 yield f"The same in each: {told}; {short_seconds(sum(same.values()))} of {whole}"
         for one in self.each:
             if not one.holds:
                 yield f"{named[one]}: {one.title}"
-            elif one.by is None and not one.question.floor:
-                yield f"{named[one]}: nothing is estimated: {one.unknown}"
+            elif one.case.by is None and not one.question.floor:
+                yield f"{named[one]}: nothing is estimated: {why_unknown(one.case)}"
             elif one.promise is not None:
                 yield f"{named[one]}: {one.promised}"
 
