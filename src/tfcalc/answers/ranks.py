@@ -536,4 +536,5 @@ def _of_stack(at: Layout, plan: Training, by: Stack) -> tuple[Layout, Training]:
         zero=usual if plan.zero == AUTO else plan.zero,
     )
     check_sharding(by.name, value_of(at.pp), int(plan.zero), value_of(at.replicas))
+    at = at._replace(drops_tokens=by.name == DEEPSPEED)
     return (at if by.name == MEGATRON else at._replace(rows=by.rows)), plan

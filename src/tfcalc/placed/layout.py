@@ -37,6 +37,9 @@ class Layout(NamedTuple):
     Of the GPUs with the same weights, FSDP shards those in ``replicas`` of whole shards (HSDP); experts are in as many
     shards as GPUs of a replica have the same experts.
 
+    GPUs of tensor parallelism that all have the same tokens send each to experts once (``drops_tokens``: DeepSpeed), or
+    share the tokens anyway (``sequence_parallel``).
+
     Maps of attention down to latent vectors are whole on each GPU, as Transformer Engine's are, or shared out and
     gathered (``shares_latents``), as in the layers that Megatron-core builds without it ("local").
 
@@ -61,6 +64,7 @@ class Layout(NamedTuple):
     counts_loss: bool = False
     shares_latents: bool = False
     replicas: Num = 1
+    drops_tokens: bool = False
 
     @property
     def first(self) -> bool:
