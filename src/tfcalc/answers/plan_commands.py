@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.placed.layout import ends_of
 from tfcalc.search.possible import are_uneven, uneven_chunks
-from tfcalc.timing.rates import DEEPSPEED, MEGATRON, OF_2022
+from tfcalc.timing.rates import MEGATRON, OF_2022
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
         "--batch": at.micro_batch,
         "--grad-accum": int(at.batches),
         "--seq": case.question.length,
-        "--precision": _precision(case.question),
+        "--precision": None if case.question.states == OF_MEGATRON.name else case.question.states,
         "--stack": None if case.question.stack == MEGATRON else case.question.stack,
         "--checkpointing": None if at.modules else at.recompute,
         "--recompute-modules": ",".join(at.modules) or None,
@@ -160,13 +160,6 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
 
 def _pipeline(at: Layouts) -> Options:
     return {"--pp": _above_1(at.pp), "--vpp": _above_1(at.vpp)}
-
-
-def _precision(question: PlanQuestion) -> str | None:
-    """Number formats of the states; None of those that the stack has where nobody says it."""
-    if question.stack == DEEPSPEED and question.precision == "fp16":
-        return "fp16-master"
-    return None if question.states == OF_MEGATRON.name else question.states
 
 
 def _replicas(at: Layouts) -> int:

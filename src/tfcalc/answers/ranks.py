@@ -219,9 +219,7 @@ class RanksAnswer(Answer):
     stages = records(Stage, "one GPU of each stage", lambda answer: answer.found)
     messages = records(MessageKeys, "what each stage's GPUs send in a step", lambda answer: answer.sent)
 
-    def __init__(
-        self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule, by: Stack
-    ) -> None:
+    def __init__(self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule, by: Stack) -> None:
         self.of, self.at, self.run, self.plan, self.order, self.by = model, layout, run, plan, order, by
 
     @cached_property
@@ -284,8 +282,6 @@ class RanksAnswer(Answer):
         if not work.layers or self._recompute not in ("none", "full", "selective"):
             return None
         by = precision(self.plan.precision)
-        if by.name not in self.by.precisions:
-            return None
         own = Layouts(
             tp=value_of(at.tp),
             pp=value_of(at.pp),
@@ -535,6 +531,9 @@ def _of_stack(at: Layout, plan: Training, by: Stack) -> tuple[Layout, Training]:
         precision=by.precisions[0] if plan.precision == AUTO else plan.precision,
         zero=usual if plan.zero == AUTO else plan.zero,
     )
+    if (known := precision(plan.precision).name) not in by.precisions:
+        fact = f"--precision {known} is not one of --stack {by.name}"
+        raise InvalidModel(fact, f"take {' or '.join(by.precisions)}")
     check_sharding(by.name, value_of(at.pp), int(plan.zero), value_of(at.replicas))
     at = at._replace(drops_tokens=by.name == DEEPSPEED)
     return (at if by.name == MEGATRON else at._replace(rows=by.rows)), plan

@@ -259,7 +259,9 @@ class Layout(NamedTuple):
         of_a_replica, of_experts = value_of(self.shards * self.tp), value_of(self.ep * self.of_an_expert)
         if of_a_replica > of_experts and of_a_replica % of_experts:
             fact = f"a replica's {of_a_replica:,} GPUs of a stage do not divide by expert {of_experts:,}"
-            fits = [one for one in divisors(value_of(self.copies)) if value_of(self.of_a_stage) // one % of_experts == 0]
+            fits = [
+                one for one in divisors(value_of(self.copies)) if value_of(self.of_a_stage) // one % of_experts == 0
+            ]
             near = min(fits, key=lambda one: abs(one - value_of(self.replicas)))
             raise InvalidModel(fact, f"nearest: {near:,} replicas")
 

@@ -190,7 +190,6 @@ class ExpertParallel(Mixture):
             made = add(made, self._opened(x, each(x, ctx)))
         return made
 
-
     def _check_tokens(self, x: Tensor) -> None:
         """Raise InvalidModel where tokens that all GPUs of tensor parallelism have cannot be shared out to experts."""
         tp = f"experts under tensor {self.at.tp:,} without sequence parallelism"

@@ -109,9 +109,7 @@ class DeviceMemory:
     ) -> DeviceMemory:
         """Return the bytes by the list of one of ``timing.rates.STACKS``."""
         deepspeed = ("fp16" if precision == "fp16" else "bf16") if stack == DEEPSPEED else ""
-        return cls(
-            work, at, fsdp=stack == FSDP, eager=eager, deepspeed=deepspeed, precision=precision, states=states
-        )
+        return cls(work, at, fsdp=stack == FSDP, eager=eager, deepspeed=deepspeed, precision=precision, states=states)
 
     @property
     def peak(self) -> Many:
@@ -161,7 +159,8 @@ class DeviceMemory:
         the end         gradients and a buffer (2 + 4) r       2 w + (2 + 4) r
         ==============  =====================================  ===============================
 
-        The head's own gradient, 2 bytes, is there from the loss to the end.
+        The head's own gradient, 2 bytes, is there from the loss to the end; that of a tied table is added to it, and
+        makes three such tensors while the last layer's buffer, 4 u, and the weights are still there.
 
         Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``; :mod:`tfcalc.tape.sharded`.
         """
@@ -178,10 +177,14 @@ class DeviceMemory:
         head = 0 if between else self.work.vocabulary * self.work.width / at.tp
         own = WEIGHT * (head if last else where(at.pp > 1, 0, head))
         made = WEIGHT + GRADIENT
+        end = made * root + where(at.zero >= 3, 0, kept)
+        if self._tied:
+            summed = 3 * WEIGHT * root + GRADIENT * largest + where(at.zero >= 3, WEIGHT * root, kept)
+            end = where(at.pp > 1, end, summed)
         return GatheredBytes(
             own + where(at.zero >= 3, WEIGHT * root + (2 * WEIGHT + made) * largest, kept + made * largest),
             where(at.zero >= 3, WEIGHT * (root + largest), kept),
-            made * root + where(at.zero >= 3, 0, kept),
+            end,
         )
 
     @property
@@ -254,10 +257,14 @@ class DeviceMemory:
         experts = sum(copies * layer.experts.params for copies, layer in here if layer.experts) / (at.ep * at.etp)
         return dense, experts
 
+    @property
+    def _tied(self) -> bool:
+        """Return whether one table is the embedding and the head."""
+        return self.work.outside < 2 * self.work.vocabulary * self.work.width
+
     def _tables(self, *, last: bool, between: bool) -> Many:
         """Parameters outside of the layers; where tensor parallelism shares a vocabulary, it is filled up."""
-        at, head = self.at, self.work.vocabulary * self.work.width
-        tied = self.work.outside < 2 * head
+        at, head, tied = self.at, self.work.vocabulary * self.work.width, self._tied
         rows = rounded_up(self.work.vocabulary / (ROWS_AT_A_TIME * at.tp)) * ROWS_AT_A_TIME * at.tp
         filled = 0 if self.fsdp else where(at.tp > 1, rows - self.work.vocabulary, 0) * self.work.width
         of_all = self.work.outside + filled * (1 if tied else 2)

@@ -1,14 +1,13 @@
 """Stacks: how the code that trains a model on many GPUs stores its states, and in which number formats.
 
-====================  ==================================================================================================
-Megatron-core         weights and gradients whole, the optimizer's part in one buffer (ZeRO 1)
-FSDP2                 each tensor cut along its first axis, in fp32; weights are gathered in 16 bits, unit by unit
-DeepSpeed             16 bits, one buffer for the optimizer (ZeRO 1 and 2) or each tensor by itself (ZeRO 3); gradients
-                      are added up in fp32 besides
-====================  ==================================================================================================
+==============  =====================================================================================================
+Megatron-core   weights and gradients whole, the optimizer's part of one buffer (ZeRO 1)
+FSDP2           pieces of each tensor, cut along its first axis, in fp32; weights are gathered in 16 bits, unit by unit
+DeepSpeed       16 bits, and gradients added up in fp32; parts of one buffer (ZeRO 1 and 2) or of each tensor (ZeRO 3)
+==============  =====================================================================================================
 
-Source: Megatron-core's ``DistributedOptimizer``; torch.distributed.fsdp's ``FSDPParam._init_sharded_param``; DeepSpeed's
-runtime/zero/stage_1_and_2.py, runtime/zero/partition_parameters.py and runtime/bf16_optimizer.py.
+Source: Megatron-core's ``DistributedOptimizer``; torch.distributed.fsdp's ``FSDPParam._init_sharded_param``;
+DeepSpeed's runtime/zero/stage_1_and_2.py, runtime/zero/partition_parameters.py and runtime/bf16_optimizer.py.
 """
 
 from __future__ import annotations

@@ -212,7 +212,10 @@ def sums(tree: Component, placement: Placement, precision: Precision) -> Compone
     """Gradients in fp32 that DeepSpeed has beside those in 16 bits: of all that is trained, or of its part."""
     shared = placement.stage >= SHARED_SUMS[precision.compute]
     numbers = (pieces(tree, placement) if shared else tree).total(trained_numbers)
-    return Component("gradients in fp32", "memory", Cost(held=(Held("gradients in fp32", (numbers,), precision.master),)))
+    return Component(
+        "gradients in fp32", "memory", Cost(held=(Held("gradients in fp32", (numbers,), precision.master),))
+    )
+
 
 HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
 """Indices of the states that are in the host's memory, by offload."""

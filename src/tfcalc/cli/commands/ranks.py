@@ -140,7 +140,9 @@ def _with_default(option: Option, default: str) -> Option:
 
 
 _TRAINING = {option.name: option for option in training()}
-_TRAINING["zero"] = _with_default(_TRAINING["zero"], "1 with several copies of the weights, 3 with --stack fsdp, else 0")
+_TRAINING["zero"] = _with_default(
+    _TRAINING["zero"], "1 with several copies of the weights, 3 with --stack fsdp, else 0"
+)
 _TRAINING["precision"] = _with_default(
     _TRAINING["precision"], f"{OF_MEGATRON.name}, bf16-fsdp with --stack fsdp, bf16-master with deepspeed"
 )
