@@ -27,7 +27,7 @@ from tfcalc.search.layouts import unsaid_stage
 from tfcalc.search.possible import check_axis, check_sharding, check_stage, layers_of_stage
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.rates import DEEPSPEED, FSDP, MEGATRON
-from tfcalc.timing.stacks import KNOWN, WHOLE, Stack, Stored
+from tfcalc.timing.stacks import KNOWN, WHOLE, Stored, TrainingStack
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
 from tfcalc.training.measured import Figure, on_card
@@ -70,10 +70,18 @@ class LayoutKeys(Record):
 BAND = found("measured over simulated, of published runs (card_memory.csv)")
 
 
-class StageMemory(NamedTuple):
-    """Peak of a GPU of a stage in bytes, what PyTorch reserves for it, and whether its allocator was simulated."""
+class StagePeak(NamedTuple):
+    """Peak of a GPU of a stage in bytes; of them those that are saved for backward, and gathered from other GPUs."""
 
-    peak: int
+    bytes: int
+    saved: int
+    gathered: int
+
+
+class StageMemory(NamedTuple):
+    """Peak of a GPU of a stage, what PyTorch reserves for it, and whether its allocator was simulated."""
+
+    peak: StagePeak
     reserved: Figure
     simulated: bool
 
@@ -154,7 +162,19 @@ class Stage(Record):
         lambda one: one.in_flight,
         found("by the schedule of the pipeline"),
     )
-    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
+    activations_bytes = integer(
+        "tensors saved for backward at the peak, of all micro-batches in flight",
+        lambda one: one.memory.peak.saved,
+        BY_TAPE,
+        when=PEAKS,
+    )
+    gathered_bytes = integer(
+        "weights gathered from other GPUs' shards at the peak, with gradients before they are shared out",
+        lambda one: one.memory.peak.gathered,
+        BY_TAPE,
+        when=PEAKS,
+    )
+    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak.bytes, BY_TAPE, when=PEAKS)
     reserved = record(ReservedKeys, "what PyTorch reserves", lambda one: one.memory, when=PEAKS)
 
 
@@ -219,7 +239,9 @@ class RanksAnswer(Answer):
     stages = records(Stage, "one GPU of each stage", lambda answer: answer.found)
     messages = records(MessageKeys, "what each stage's GPUs send in a step", lambda answer: answer.sent)
 
-    def __init__(self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule, by: Stack) -> None:
+    def __init__(
+        self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule, by: TrainingStack
+    ) -> None:
         self.of, self.at, self.run, self.plan, self.order, self.by = model, layout, run, plan, order, by
 
     @cached_property
@@ -240,10 +262,10 @@ class RanksAnswer(Answer):
         if peak is None:
             return None
         megatron = self.by.name == MEGATRON
-        figure = on_card(peak, peak if reserved is None else reserved, 0, megatron=megatron).reserved
+        figure = on_card(peak.bytes, peak.bytes if reserved is None else reserved, 0, megatron=megatron).reserved
         return StageMemory(peak, figure, reserved is not None)
 
-    def _on_tape(self, stage: int) -> tuple[int, int | None] | None:
+    def _on_tape(self, stage: int) -> tuple[StagePeak, int | None] | None:
         """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated.
 
         Of modules that run again Transformer Engine, which fuses a norm with what follows, saves less than the tape.
@@ -269,14 +291,15 @@ class RanksAnswer(Answer):
         except InvalidModel:
             return None
         chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
-        return step.peak.total, None if chunks else known.reserved(step).reserved
+        peak = StagePeak(step.peak.total, step.peak.activations, step.peak.gathered)
+        return peak, None if chunks else known.reserved(step).reserved
 
     @property
     def _recompute(self) -> str:
         """Kind of checkpointing: nothing is recomputed where nothing is asked for."""
         return self.run.of_flops.recompute
 
-    def _by_closed_form(self, stage: _Stage) -> int | None:
+    def _by_closed_form(self, stage: _Stage) -> StagePeak | None:
         """States of the stage, what ``plan`` knows to be saved for backward, and logits of the last stage."""
         at, work = stage.rank.at, work_of(self.of, value_of(self.run.seq_len))
         if not work.layers or self._recompute not in ("none", "full", "selective"):
@@ -306,7 +329,8 @@ class RanksAnswer(Answer):
         last = own.between == own.pp - 1
         between = own.between != 0 and not last
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
-        return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
+        peak = max(memory.moments(last=last, between=between), key=lambda one: float(one.bytes))
+        return StagePeak(int(states + peak.bytes - peak.states), int(peak.saved), int(peak.gathered))
 
     def _stored(self, rank: Rank) -> Iterator[Stored]:
         """Yield what is stored of experts and of all else, each over the GPUs with the same weights, or its shards."""
@@ -359,7 +383,9 @@ class RanksAnswer(Answer):
         sizes = {"tp": at.tp, "pp": at.pp, "cp": at.cp, "dp": at.dp}
         used = " x ".join(f"{name} {size:,}" for name, size in sizes.items() if size != 1) or "1 GPU"
         gpus = f" = {at.gpus:,} GPUs" if at.gpus != 1 else ""
-        return f"{used}{gpus}: {self.largest_params:,} parameters on one, at most"
+        stored = max(stage.stored_params for stage in self.stages)
+        kept = f", {stored:,} stored" if stored != self.largest_params else ""
+        return f"{used}{gpus}: {self.largest_params:,} parameters on one, at most{kept}"
 
     def sheet(self) -> Sheet:
         """A row for each stage, and below it one for each of its messages."""
@@ -518,7 +544,7 @@ def ranks(
     return answer
 
 
-def _of_stack(at: Layout, plan: Training, by: Stack) -> tuple[Layout, Training]:
+def _of_stack(at: Layout, plan: Training, by: TrainingStack) -> tuple[Layout, Training]:
     """Return layout and plan with the stack's own number formats, stage and table. Raises InvalidModel."""
     check_stage(by.name, plan.zero)
     for axis, degree in (("vpp", at.vpp), ("cp", at.cp)):

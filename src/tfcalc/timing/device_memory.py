@@ -49,12 +49,13 @@ LOG_SUM_EXP, SCORE, MASK = 4, 5, 1
 class MemoryParts(NamedTuple):
     """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss.
 
-    ``other``: what backward makes of a layer, workspaces, and what is gathered from other GPUs.
+    ``gathered``: from other GPUs' shards. ``other``: what backward makes of a layer, and workspaces.
     """
 
     states: Many
     saved: Many
     loss: Many
+    gathered: Many
     other: Many
 
     @property
@@ -136,11 +137,12 @@ class DeviceMemory:
         """
         states, saved = (part(last=last, between=between) for part in (self.states, self.saved))
         gathered = self.gathered(last=last, between=between)
-        found = [MemoryParts(states, saved, 0 * saved, self._workspaces + gathered.layer + self._of_backward)]
+        no, beside = 0 * saved, self._workspaces + 0 * saved
+        found = [MemoryParts(states, saved, no, gathered.layer + no, beside + self._of_backward)]
         if last:
-            found.append(MemoryParts(states, saved, self._loss, self._workspaces + gathered.loss + 0 * saved))
+            found.append(MemoryParts(states, saved, self._loss, gathered.loss + no, beside))
         if self.fsdp:
-            found.append(MemoryParts(states, 0 * saved, 0 * saved, gathered.end + 0 * saved))
+            found.append(MemoryParts(states, no, no, gathered.end + no, beside))
         return found
 
     def gathered(self, *, last: bool, between: bool = False) -> GatheredBytes:

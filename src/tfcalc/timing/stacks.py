@@ -41,8 +41,8 @@ class Stored(NamedTuple):
     fewest: Num
 
 
-class Stack(NamedTuple):
-    """How a stack stores a model.
+class TrainingStack(NamedTuple):
+    """A stack, and the way in which it stores a model.
 
     Attributes:
         name: one of ``timing.rates.STACKS``.
@@ -84,12 +84,12 @@ class Stack(NamedTuple):
         return Stored(found, pieces(tree, placement).total(stored_numbers), fewest(tree, placement))
 
 
-KNOWN: Mapping[str, Stack] = {
+KNOWN: Mapping[str, TrainingStack] = {
     each.name: each
     for each in (
-        Stack(MEGATRON, "Megatron-core", (OF_MEGATRON.name, *PRECISIONS), "flat"),
-        Stack(FSDP, "FSDP2", ("bf16-fsdp", "fp16-fsdp"), "fsdp2", 1),
-        Stack(DEEPSPEED, "DeepSpeed", ("bf16-master", "fp16-master"), "zero"),
+        TrainingStack(MEGATRON, "Megatron-core", (OF_MEGATRON.name, *PRECISIONS), "flat"),
+        TrainingStack(FSDP, "FSDP2", ("bf16-fsdp", "fp16-fsdp"), "fsdp2", 1),
+        TrainingStack(DEEPSPEED, "DeepSpeed", ("bf16-master", "fp16-master"), "zero"),
     )
 }
 """Stacks whose GPUs are known one by one."""
