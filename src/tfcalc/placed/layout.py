@@ -16,6 +16,8 @@ ROWS_AT_A_TIME = 128
 
 MOST_DEVICES = 10_000
 """Largest number of GPUs that is proposed if a size is not divisible."""
+MOST_TRIED = 1_000_000
+"""Largest divisor that is looked for below a number."""
 
 
 class Layout(NamedTuple):
@@ -259,10 +261,9 @@ class Layout(NamedTuple):
         of_a_replica, of_experts = value_of(self.shards * self.tp), value_of(self.ep * self.of_an_expert)
         if of_a_replica > of_experts and of_a_replica % of_experts:
             fact = f"a replica's {of_a_replica:,} GPUs of a stage do not divide by expert {of_experts:,}"
-            fits = [
-                one for one in divisors(value_of(self.copies)) if value_of(self.of_a_stage) // one % of_experts == 0
-            ]
-            near = min(fits, key=lambda one: abs(one - value_of(self.replicas)))
+            copies, stage = value_of(self.copies), value_of(self.of_a_stage)
+            fewer = range(min(value_of(self.replicas), MOST_DEVICES), 0, -1)
+            near = next(one for one in fewer if copies % one == 0 and stage // one % of_experts == 0)
             raise InvalidModel(fact, f"nearest: {near:,} replicas")
 
 
@@ -376,6 +377,6 @@ def check_multiple(what: str, whole: Num, by: str, parts: Num) -> None:
 
 def near_divisors(whole: int, near: int) -> list[int]:
     """Return the divisors of ``whole`` next to ``near``: one below and, up to ``MOST_DEVICES``, one above."""
-    below = next(number for number in range(min(near, whole), 0, -1) if whole % number == 0)
+    below = next(number for number in range(min(near, whole, MOST_TRIED), 0, -1) if whole % number == 0)
     above = (number for number in range(near, min(whole, MOST_DEVICES) + 1) if whole % number == 0)
     return [below, *islice(above, 1)]
