@@ -1,4 +1,4 @@
-"""Messages against PyTorch itself, which runs here: FSDP2, DDP, and rings of context parallelism."""
+"""Messages and shards against PyTorch itself, which runs here: FSDP2, DDP, and rings of context parallelism."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 from tests.placed.live import Case, answers_of, as_called
 from tfcalc import Layout, Training, Workload, ranks
 from tfcalc.configs.published import HFModel
-from tfcalc.core.traced import value_of
-from tfcalc.placed.ranks import SentBits, fully_sharded, units
 
 WHY = "transformers is not installed: pip install transformers"
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("transformers") is None, reason=WHY)]
@@ -50,17 +48,12 @@ def cases() -> list[Case]:
 
 
 def sharded(case: Case) -> Counter[tuple[str, int, int]]:
-    """Gathered in bf16 and summed in fp32; layouts have no replicas, which are asked for where there are some."""
+    """Gathered in bf16 and summed in fp32."""
     model, run = HFModel(case["config"]), Workload(phase="train", batch_size=1, seq_len=8)
-    plan = Training(precision="bf16-fsdp", zero="3" if case["reshards"] else "2", grad_accum=case["micro_batches"])
-    answer = ranks(model, Layout(dp=case["dp"], rows=1), run, plan)
-    if case["replicas"] == 1:
-        return Counter({(each.what, each.ranks, each.bytes): each.times for each in answer.messages})
-    (rank,), how = answer.ranks, {"reshards": case["reshards"], "replicas": case["replicas"]}
-    found = Counter[tuple[str, int, int]]()
-    for each in fully_sharded(units(rank.tree), case["dp"], SentBits(16, 32), **how):
-        found[each.name, value_of(each.devices), value_of(each.bytes)] += value_of(each.times) * case["micro_batches"]
-    return found
+    plan = Training(zero="3" if case["reshards"] else "2", grad_accum=case["micro_batches"])
+    at = Layout(dp=case["dp"] * case["replicas"], replicas=case["replicas"])
+    answer = ranks(model, at, run, plan, stack="fsdp")
+    return Counter({(each.what, each.ranks, each.bytes): each.times for each in answer.messages})
 
 
 def replicated(case: Case) -> Counter[tuple[str, int, int]]:
@@ -94,3 +87,29 @@ def test_messages_are_those_that_pytorch_sends() -> None:
     drawn = cases()
     for case, seen in zip(drawn, answers_of("tests.placed.torch_distributed", drawn), strict=True):
         assert ours[case["what"]](case) == as_called(seen), case
+
+
+def shards() -> list[Case]:
+    """Small models whose tables and matrices no number of ranks divides, and one with experts."""
+    draw = random.Random(20261129)
+    uneven = [config(draw) | {"vocab_size": 32 * draw.randint(3, 9) + 1, "intermediate_size": 37} for _ in range(3)]
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "intermediate_size": 48, "vocab_size": 101}
+    mixture = config(draw) | experts | {"model_type": "mixtral", "num_hidden_layers": 2}
+    sizes = [(uneven[0], 8, 1), (uneven[1], 5, 1), (uneven[1], 4, 2), (uneven[2], 48, 1), (mixture, 8, 1)]
+    return [{"what": "stored", "config": each, "dp": dp, "replicas": n} for each, dp, n in sizes]
+
+
+def test_each_rank_stores_what_pytorch_gives_it() -> None:
+    """The first has most, the last fewest or nothing; gradients and moments are as large as the weights."""
+    cases = shards()
+    for case, seen in zip(cases, answers_of("tests.placed.torch_distributed", cases), strict=True):
+        at = Layout(dp=case["dp"] * case["replicas"], replicas=case["replicas"])
+        run = Workload(phase="train", batch_size=1, seq_len=8)
+        (stage,) = ranks(HFModel(case["config"]), at, run, stack="fsdp").stages
+        weights = [each[0] for each in seen]
+        assert (weights[0], weights[-1]) == (max(weights), min(weights))
+        assert (stage.stored_params, stage.least_stored_params) == (weights[0], weights[-1])
+        first, gradients, moments, counters = seen[0]
+        assert (stage.weights_bytes, stage.gradients_bytes) == (4 * first, 4 * gradients)
+        more = 3 * 2 * 2 if "num_local_experts" in case["config"] else 0  # of each expert, where PyTorch has one of all
+        assert stage.optimizer_bytes == 4 * (moments + counters + more)

@@ -91,7 +91,7 @@ def test_stage_3_stores_a_share_and_gathers_layers(tfcalc: Program) -> None:
     assert of_layers == [("all-gather", 2 * layer, 2 * 2 * LAYERS), ("reduce-scatter", 4 * layer, 2 * LAYERS)]
     assert found["stages"][0]["weights_bytes"] == 2 * 8_030_261_248 // 8
     table = tfcalc("ranks", "llama-3-8b", "--dp", "8", "--zero", "3").stdout
-    assert "ZeRO 3 stores its share alone" in table
+    assert f"it stores {8_030_261_248 // 8:,} at most" in table
     assert "Bubble" not in table
 
 
@@ -310,13 +310,13 @@ def test_the_defaults_of_help_are_those_of_the_answer(tfcalc: Program) -> None:
     """What ``auto`` is of ZeRO, precision and checkpointing is as ranks has it; of the first two as memory does."""
     told = " ".join(tfcalc("ranks", "-h", "all").stdout.split())
     found = asked(tfcalc, "llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel")
-    assert "over GPUs; auto: 1 with several copies of the weights, else 0: " in told
+    assert "over GPUs; auto: 1 with several copies of the weights, 3 with --stack fsdp, else 0: " in told
     assert (found["zero"], asked(tfcalc, "llama-3-8b", "--tp", "2")["zero"]) == ("1", "0")
     layout = ("--backend", "megatron", "--gpus", "16", "--tp", "2", "--pp", "2")
     usual = tfcalc("memory", "llama-3-8b", "--train", *layout).stdout
     assert "bf16-master-fp32-grads, " in usual
     assert "16 GPUs = TP 2 x PP 2 x ZeRO-1 4" in " ".join(usual.split())
-    assert f"auto: {found['precision']}: " in told
+    assert f"auto: {found['precision']}, bf16-fsdp with --stack fsdp, bf16-master with deepspeed: " in told
     assert "(torchtitan); auto: none: " in told
     words = ("llama-3-8b", "--tp", "2", "--pp", "2", "--dp", "4", "--sequence-parallel", "--checkpointing", "none")
     assert found["stages"] == asked(tfcalc, *words)["stages"]

@@ -1,7 +1,7 @@
 """Asks PyTorch what it sends, on a CPU: FSDP2, DDP, and attention whose keys go around a ring.
 
 A program of its own (``python -m tests.placed.torch_distributed``): it reads a case from each line, and writes the
-collective operations as a line: name, ranks, bytes, times.
+collective operations as a line: name, ranks, bytes, times. Of shards it writes what each rank stores of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
 from torch.distributed.tensor.experimental import _attention
 from torch.distributed.tensor.experimental._context_parallel import _attention as ring
 from torch.nn.parallel import DistributedDataParallel
@@ -57,6 +58,35 @@ def fully_sharded(case: Case) -> Sends:
             fully_shard(layer, **how, **again)
         fully_shard(model, **how, **again)
         return steps(model, case["micro_batches"])
+
+
+def stored(case: Case) -> list[list[int]]:
+    """Numbers that each rank has of weights, gradients and AdamW's moments after a step by FSDP2, and of its counters.
+
+    Experts are cut along their second axis, as torchtitan does where there are more ranks than experts.
+    """
+    shards, replicas = case["dp"], case["replicas"]
+    found = []
+    for rank in range(shards * replicas):
+        with rank_of_many(shards * replicas, rank):
+            names = ("replicate", "shard") if replicas != 1 else ("shard",)
+            mesh = init_device_mesh("cpu", (replicas, shards)[-len(names) :], mesh_dim_names=names)
+            model = model_of(case)
+            for layer in model.model.layers:
+                if hasattr(layer.mlp, "experts"):
+                    fully_shard(layer.mlp.experts, mesh=mesh, shard_placement_fn=lambda _: Shard(1))
+                fully_shard(layer, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+            adam = torch.optim.AdamW(model.parameters())
+            ids = torch.zeros(1, 8, dtype=torch.int64)
+            model(input_ids=ids, labels=ids).loss.backward()
+            adam.step()
+            every = list(model.parameters())
+            moments = [state[name] for state in adam.state.values() for name in ("exp_avg", "exp_avg_sq")]
+            gradients = [each.grad for each in every]
+            sizes = [sum(each.to_local().numel() for each in kind) for kind in (every, gradients, moments)]
+            found.append([*sizes, len(adam.state)])
+    return found
 
 
 def replicated(case: Case) -> Sends:
@@ -113,7 +143,8 @@ def main() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         case = json.loads(line)
-        print(json.dumps(ASKED[case["what"]](case).rows), flush=True)
+        answer = stored(case) if case["what"] == "stored" else ASKED[case["what"]](case).rows
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,37 @@ def test_states_by_hand() -> None:
     assert states == {0: 18 * params, 1: 7.5 * params, 2: 4 * params, 3: 2.25 * params}
 
 
+@pytest.mark.parametrize(("vocabulary", "tied"), [(256, False), (8192, False), (65536, False), (65536, True)])
+def test_what_fsdp_gathers_is_what_its_tape_has(vocabulary: int, tied: bool) -> None:
+    """Eight tokens, whose activations are next to nothing: shards, and what is gathered while a layer, or the root, is
+    at its peak, by the tape, which tests/verify compares with PyTorch's ``FSDPMemTracker``.
+    """
+    sizes = {"hidden_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 2}
+    more = {"intermediate_size": 4096, "vocab_size": vocabulary, "tie_word_embeddings": tied}
+    model = tfcalc.from_config({"model_type": "llama", **sizes, **more})
+    run = tfcalc.Workload(seq_len=8, batch_size=1, phase="train", recompute="none")
+    plan = tfcalc.Training(precision="bf16-fsdp", zero="3", gpus=8, layout="fsdp2", grad_accum=4)
+    step = tfcalc.memory(model, run, training=plan).totals
+    at = Layouts(dp=8, shards=8, zero=3, batches=4)
+    peak = float(DeviceMemory(work_of(model, 8), at, fsdp=True).peak)
+    assert peak == pytest.approx(int(step["total_bytes"]) - int(step["workspaces_bytes"]), rel=0.002)
+
+
+def test_states_of_fsdp_by_hand() -> None:
+    """GPT-2 on 8 GPUs: 16 bytes over 8, or over the 4 shards of two replicas; experts over those of a replica.
+
+    Of Mixtral 8 groups have the experts, so that 16 of 32 GPUs share each of them by two, by torchtitan's ``efsdp``.
+    """
+    params, mixture = 124_439_808, 46_702_792_704
+    work = work_of(tfcalc.load("gpt2"), 64)
+    states = [float(DeviceMemory(work, Layouts(dp=8, shards=n, zero=3), fsdp=True).states()) for n in (8, 4)]
+    assert states == [2 * params, 4 * params]
+    experts = 8 * 32 * 3 * 4096 * 14336
+    at = Layouts(dp=32, shards=16, ep=8, zero=3)
+    found = float(DeviceMemory(work_of(tfcalc.load("mixtral-8x7b"), 64), at, fsdp=True).states())
+    assert found == 16 * (experts / 8 / 2 + (mixture - experts) / 16)
+
+
 def test_states_of_deepspeed_by_hand() -> None:
     """In fp16 2 and 2 bytes, and 16 over the copies; in bf16 gradients are added up in fp32: 2, 2, 4, and 12 over them.
 

@@ -36,10 +36,9 @@ from tfcalc.report.sheet import Rounded, Sheet, of
 from tfcalc.search.axes import Axes
 from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, stages_of_zero, unsaid_stage
-from tfcalc.search.possible import FSDP
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import CODE, EAGER, SECONDS_OF_A_DAY, Estimate
-from tfcalc.timing.rates import STACKS, machine_of
+from tfcalc.timing.rates import FSDP, STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates
 from tfcalc.training.precisions import OF_MEGATRON
 from tfcalc.units import rounded, short, short_bytes

@@ -23,10 +23,10 @@ from tfcalc.search.layouts import (
     tried,
     unsaid_stage,
 )
-from tfcalc.search.possible import FSDP, Possible, Space
+from tfcalc.search.possible import Possible, Space
 from tfcalc.timing.device_memory import READ
 from tfcalc.timing.estimate import EAGER, OVER, ErrorBand, whose_rate
-from tfcalc.timing.rates import STACKS, Price, machine_of, price_of, rates_of
+from tfcalc.timing.rates import FSDP, MEGATRON, Price, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts, StepTime, TapeWork, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from tfcalc.timing.rates import Machine
 
 
-MEGATRON, OF_FSDP = STACKS[0], precision("bf16-fsdp")
-"""The usual stack; and number formats of FSDP2's mixed precision."""
+OF_FSDP = precision("bf16-fsdp")
+"""Number formats of FSDP2's mixed precision."""
 MOST_RUNS = 40
 """Layouts that fit by the closed form and are passed over, at most, as their steps on the tape do not."""
 MOST_EQUAL = 8

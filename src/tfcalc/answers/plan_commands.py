@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.placed.layout import ends_of
 from tfcalc.search.possible import are_uneven, uneven_chunks
-from tfcalc.timing.rates import STACKS
+from tfcalc.timing.rates import MEGATRON, OF_2022
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
@@ -23,16 +23,15 @@ Options = Mapping[str, object]
 def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     """Yield ``tfcalc`` with the words that open this layout.
 
-    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage of Megatron-core,
-    where it knows how the model is split, but for replicas and uneven chunks; ``memory`` its peak, where its step runs
-    on the tape.
+    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, where it knows how
+    the model is split, but for uneven chunks and Megatron-LM of 2022; ``memory`` its peak, where its step runs on the
+    tape.
     """
     question = case.question
     yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
-    replicated = at.shards is not None and at.dp * at.cp != at.shards
-    known = question.stack == STACKS[0] and not case.possible.unruled
+    known = question.stack != OF_2022 and not case.possible.unruled
     known = known and (at.cp == 1 or case.possible.split(cp=2) is None)
-    if known and not replicated and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
+    if known and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
         yield _command("ranks", question, _of_ranks(case, at))
     if case.on_tape(at) is not None:
         run, plan = case.asked(at)
@@ -106,7 +105,7 @@ def _axes(case: PlanCase, at: Layouts) -> Options:
         "--etp": at.etp if experts else None,
         "--micro-batch": at.micro_batch,
         "--zero": at.zero if at.dp * at.cp > 1 else None,
-        "--replicas": None if at.shards is None else at.dp * at.cp // at.shards,
+        "--replicas": None if at.shards is None else _replicas(at),
     }
 
 
@@ -147,11 +146,13 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
         "--ep": at.ep if experts else None,
         "--etp": at.etp if experts else None,
         "--dp": at.dp,
+        "--replicas": _above_1(_replicas(at)),
         "--zero": at.zero if at.dp * at.cp > 1 else None,
         "--batch": at.micro_batch,
         "--grad-accum": int(at.batches),
         "--seq": case.question.length,
         "--precision": None if case.question.states == OF_MEGATRON.name else case.question.states,
+        "--stack": None if case.question.stack == MEGATRON else case.question.stack,
         "--checkpointing": None if at.modules else at.recompute,
         "--recompute-modules": ",".join(at.modules) or None,
     }
@@ -159,6 +160,10 @@ def _of_ranks(case: PlanCase, at: Layouts) -> Options:
 
 def _pipeline(at: Layouts) -> Options:
     return {"--pp": _above_1(at.pp), "--vpp": _above_1(at.vpp)}
+
+
+def _replicas(at: Layouts) -> int:
+    return 1 if at.shards is None else int(at.dp * at.cp // at.shards)
 
 
 def _above_1(degree: int) -> int | None:

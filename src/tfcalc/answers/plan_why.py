@@ -40,6 +40,7 @@ MEMORY = {
     "states": "weights, gradients, optimizer",
     "saved": "saved for backward",
     "loss": "logits of the loss",
+    "gathered": "gathered from other GPUs",
     "other": "temporary tensors",
 }
 """Parts of the memory: those of the closed form, and what the peak of a step on the tape has more."""
@@ -110,7 +111,8 @@ class Two(NamedTuple):
                 ]
         peaks = self.case.peak(self.first), self.case.peak(self.second)
         memory = [(MEMORY[pair.part], int(pair.first), int(pair.second)) for pair in self.bytes]
-        for name, one, other in (*memory, ("peak", *peaks)):
+        there = (part for part in memory if any(part[1:]))
+        for name, one, other in (*there, ("peak", *peaks)):
             sizes = (InUnit(size, "GiB") for size in (one, other, other - one))
             yield [f"{name} (GiB)", *sizes, ""]
 

@@ -11,35 +11,36 @@ from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.core.measure import flops_of
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import distributed
-from tfcalc.errors import InvalidModel
+from tfcalc.errors import InvalidModel, one_of
 from tfcalc.model import asked_run
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.placed.layout import Layout
-from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, sent_in_a_step
+from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, buffer_of_deepspeed, buffer_size, sent_in_a_step
 from tfcalc.placed.schedules import SCHEDULES, Schedule, StageTimes, schedule, schedule_of
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, records, shared, text
 from tfcalc.report.opening import count, found, given, ratio
 from tfcalc.report.opening import total as sum_of
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short, of
-from tfcalc.search.possible import layers_of_stage
+from tfcalc.search.layouts import unsaid_stage
+from tfcalc.search.possible import check_axis, check_sharding, check_stage, layers_of_stage
 from tfcalc.timing.device_memory import DeviceMemory
+from tfcalc.timing.rates import DEEPSPEED, FSDP, MEGATRON
+from tfcalc.timing.stacks import KNOWN, WHOLE, Stored, TrainingStack
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.megatron import MegatronStep
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import check_8_bits, check_plan
-from tfcalc.training.precisions import OF_MEGATRON, precision
-from tfcalc.training.step_terms import bytes_in, states_of
-from tfcalc.workload import AUTO, Conventions, Workload
+from tfcalc.training.precisions import precision
+from tfcalc.training.step_terms import bytes_in
+from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.placed.messages import Sent
-    from tfcalc.training.states import Placed
 
 GIVEN = given("given, or its default")
 BY_BOTH = found("by the tree of the stage and the layout")
@@ -59,6 +60,7 @@ class LayoutKeys(Record):
         "GPUs that share the batch, with the same weights (data parallelism)", lambda at: value_of(at.dp), GIVEN
     )
     gpus = integer("GPUs in all", lambda at: value_of(at.gpus), ratio(".tp", ".pp", ".cp", ".dp"))
+    replicas = integer("replicas of whole shards (HSDP)", lambda at: value_of(at.replicas), GIVEN)
     sequence_parallel = boolean(
         "whether GPUs of tensor parallelism share the tokens outside of attention and MLP",
         lambda at: bool(at.sequence_parallel and value_of(at.tp) != 1),
@@ -68,10 +70,18 @@ class LayoutKeys(Record):
 BAND = found("measured over simulated, of published runs (card_memory.csv)")
 
 
-class StageMemory(NamedTuple):
-    """Peak of a GPU of a stage in bytes, what PyTorch reserves for it, and whether its allocator was simulated."""
+class StagePeak(NamedTuple):
+    """Peak of a GPU of a stage in bytes; of them those that are saved for backward, and gathered from other GPUs."""
 
-    peak: int
+    bytes: int
+    saved: int
+    gathered: int
+
+
+class StageMemory(NamedTuple):
+    """Peak of a GPU of a stage, what PyTorch reserves for it, and whether its allocator was simulated."""
+
+    peak: StagePeak
     reserved: Figure
     simulated: bool
 
@@ -93,18 +103,19 @@ class ReservedKeys(Record):
 
 
 class _Stage(NamedTuple):
-    """A rank, the states that it stores, and its peak."""
+    """A rank, the states that it stores, of experts and of all else, and its peak."""
 
     rank: Rank
-    states: tuple[Placed, ...]
+    stored: tuple[Stored, ...]
     in_flight: float
     memory: StageMemory | None = None
 
     def bytes_of(self, *names: str) -> int:
         """Return the bytes of these states."""
-        return sum(bytes_in(getattr(each.device, name)) for each in self.states for name in names)
+        return sum(bytes_in(getattr(each.states.device, name)) for each in self.stored for name in names)
 
 
+CUT = found("as the stack cuts tensors: FSDP2 along their first axis, DeepSpeed and Megatron-core into equal pieces")
 BY_TAPE = found("by Megatron-LM's step, which runs on a tape; where that is not known, by plan's closed form")
 PEAKS = When(lambda one: one.memory is not None)
 
@@ -114,7 +125,7 @@ class Stage(Record):
 
     stage = integer("the stage, from 0", lambda one: value_of(one.rank.at.stage), count("the stages, from 0"))
     layers = integer("layers on it", lambda one: value_of(one.rank.layers), count("its share of the layers"))
-    params = integer("parameters of a GPU", sum_of(".dense_params", ".expert_params"))
+    params = integer("parameters that a GPU computes with", sum_of(".dense_params", ".expert_params"))
     dense_params = integer(
         "parameters but those of experts",
         lambda one: value_of(one.rank.others),
@@ -124,6 +135,16 @@ class Stage(Record):
         "parameters of experts",
         lambda one: value_of(one.rank.experts),
         found("the sum over the tree of what the GPU stores of experts"),
+    )
+    stored_params = integer(
+        "parameters of them that a GPU stores: the first one, which has most of the shards",
+        lambda one: sum(value_of(each.params) for each in one.stored),
+        CUT,
+    )
+    least_stored_params = integer(
+        "parameters of them that the last GPU stores, which has fewest",
+        lambda one: sum(value_of(each.fewest) for each in one.stored),
+        CUT,
     )
     weights_bytes = integer("weights", lambda one: one.bytes_of("weights"), STATES)
     gradients_bytes = integer("gradients", lambda one: one.bytes_of("gradients"), STATES)
@@ -141,7 +162,19 @@ class Stage(Record):
         lambda one: one.in_flight,
         found("by the schedule of the pipeline"),
     )
-    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
+    activations_bytes = integer(
+        "tensors saved for backward at the peak, of all micro-batches in flight",
+        lambda one: one.memory.peak.saved,
+        BY_TAPE,
+        when=PEAKS,
+    )
+    gathered_bytes = integer(
+        "weights gathered from other GPUs' shards at the peak, with gradients before they are shared out",
+        lambda one: one.memory.peak.gathered,
+        BY_TAPE,
+        when=PEAKS,
+    )
+    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak.bytes, BY_TAPE, when=PEAKS)
     reserved = record(ReservedKeys, "what PyTorch reserves", lambda one: one.memory, when=PEAKS)
 
 
@@ -176,6 +209,7 @@ class RanksAnswer(Answer):
     model = shared("model", lambda answer: answer.of.described())
     conventions = shared("conventions", lambda answer: as_json("flops", answer.run, Conventions()))
     layout = record(LayoutKeys, "how GPUs share the model, the sequence and the batch", lambda answer: answer.at)
+    stack = text("whose code runs: megatron, fsdp or deepspeed", lambda answer: answer.by.name)
     micro_batch = integer("sequences of a micro-batch", lambda answer: value_of(answer.run.batch_size), GIVEN)
     micro_batches = integer("micro-batches of a step", lambda answer: value_of(answer.plan.grad_accum), GIVEN)
     zero = text("ZeRO stage of data parallelism", lambda answer: answer.plan.zero)
@@ -205,8 +239,10 @@ class RanksAnswer(Answer):
     stages = records(Stage, "one GPU of each stage", lambda answer: answer.found)
     messages = records(MessageKeys, "what each stage's GPUs send in a step", lambda answer: answer.sent)
 
-    def __init__(self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule) -> None:
-        self.of, self.at, self.run, self.plan, self.order = model, layout, run, plan, order
+    def __init__(
+        self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule, by: TrainingStack
+    ) -> None:
+        self.of, self.at, self.run, self.plan, self.order, self.by = model, layout, run, plan, order, by
 
     @cached_property
     def ranks(self) -> list[Rank]:
@@ -216,7 +252,7 @@ class RanksAnswer(Answer):
     @cached_property
     def found(self) -> list[_Stage]:
         """The stages, each with its states and its peak."""
-        stages = (_Stage(rank, tuple(self._states(rank)), self._in_flight(rank.at)) for rank in self.ranks)
+        stages = (_Stage(rank, tuple(self._stored(rank)), self._in_flight(rank.at)) for rank in self.ranks)
         return [stage._replace(memory=self._memory(stage)) for stage in stages]
 
     def _memory(self, stage: _Stage) -> StageMemory | None:
@@ -225,17 +261,18 @@ class RanksAnswer(Answer):
         peak, reserved = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
         if peak is None:
             return None
-        figure = on_card(peak, peak if reserved is None else reserved, 0, megatron=True).reserved
+        megatron = self.by.name == MEGATRON
+        figure = on_card(peak.bytes, peak.bytes if reserved is None else reserved, 0, megatron=megatron).reserved
         return StageMemory(peak, figure, reserved is not None)
 
-    def _on_tape(self, stage: int) -> tuple[int, int | None] | None:
+    def _on_tape(self, stage: int) -> tuple[StagePeak, int | None] | None:
         """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated.
 
         Of modules that run again Transformer Engine, which fuses a norm with what follows, saves less than the tape.
         """
         at, step = self.at, None
         uneven = at.first_layers is not None or at.last_layers is not None or at.counts_embedding or at.counts_loss
-        if uneven or value_of(at.ep) != 1 or at.etp is not None or self.run.named_modules:
+        if uneven or value_of(at.ep) != 1 or at.etp is not None or self.run.named_modules or self.by.name != MEGATRON:
             return None
         run = self.run.replaced(recompute=self._recompute)
         plan = self.plan.replaced(
@@ -254,18 +291,20 @@ class RanksAnswer(Answer):
         except InvalidModel:
             return None
         chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
-        return step.peak.total, None if chunks else known.reserved(step).reserved
+        peak = StagePeak(step.peak.total, step.peak.activations, step.peak.gathered)
+        return peak, None if chunks else known.reserved(step).reserved
 
     @property
     def _recompute(self) -> str:
         """Kind of checkpointing: nothing is recomputed where nothing is asked for."""
         return self.run.of_flops.recompute
 
-    def _by_closed_form(self, stage: _Stage) -> int | None:
+    def _by_closed_form(self, stage: _Stage) -> StagePeak | None:
         """States of the stage, what ``plan`` knows to be saved for backward, and logits of the last stage."""
         at, work = stage.rank.at, work_of(self.of, value_of(self.run.seq_len))
         if not work.layers or self._recompute not in ("none", "full", "selective"):
             return None
+        by = precision(self.plan.precision)
         own = Layouts(
             tp=value_of(at.tp),
             pp=value_of(at.pp),
@@ -277,25 +316,29 @@ class RanksAnswer(Answer):
             micro_batch=value_of(self.run.batch_size),
             batches=value_of(self.plan.grad_accum),
             zero=int(self.plan.zero),
+            shards=value_of(at.shards) if self.by.name == FSDP else None,
             again=float(self._recompute == "full"),
             modules=self.run.modules_again,
             sequence_parallel=at.sequence_parallel,
             stages=(layers_of_stage([layer.copies for layer in work.layers], at),) * 3,
             between=value_of(at.stage),
         )
-        memory = DeviceMemory(work, own, states=precision(self.plan.precision))
+        memory = DeviceMemory.of_stack(
+            self.by.name, work, own, eager=self.by.eager_attention, precision=by.compute, states=by
+        )
         last = own.between == own.pp - 1
         between = own.between != 0 and not last
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
-        return max(int(states + one.bytes - one.states) for one in memory.moments(last=last, between=between))
+        peak = max(memory.moments(last=last, between=between), key=lambda one: float(one.bytes))
+        return StagePeak(int(states + peak.bytes - peak.states), int(peak.saved), int(peak.gathered))
 
-    def _states(self, rank: Rank) -> Iterator[Placed]:
-        """Yield the states of experts and of all else, each over the GPUs with the same weights."""
-        for experts, devices in (False, self.at.copies), (True, self.at.copies_of_experts):
-            tree = rank.part(experts=experts)
-            shared_by = value_of(devices)
-            zero = self.plan.zero if shared_by != 1 else "0"
-            yield states_of(tree, tree, self.plan.replaced(zero=zero, gpus=shared_by, grad_accum=1))
+    def _stored(self, rank: Rank) -> Iterator[Stored]:
+        """Yield what is stored of experts and of all else, each over the GPUs with the same weights, or its shards."""
+        at = self.at
+        whole = (False, at.copies), (True, at.copies_of_experts)
+        shards = (False, at.shards), (True, at.shards_of_experts)
+        for experts, devices in shards if self.by.name == FSDP else whole:
+            yield self.by.stored(rank.part(experts=experts), self.plan, value_of(devices))
 
     def _in_flight(self, at: Layout) -> float:
         return float(self.order.in_flight(at.stage, at.pp, self.plan.grad_accum, at.vpp).value)
@@ -312,7 +355,8 @@ class RanksAnswer(Answer):
         by = precision(self.plan.precision)
         stage = int(self.plan.zero)
         weights = by.computed if by.cast_when_gathered and stage > 1 else by.weights
-        how = OfData(stage, SentBits(weights, by.gradients), fsdp=by.cast_when_gathered)
+        buffer = buffer_of_deepspeed if self.by.name == DEEPSPEED else buffer_size
+        how = OfData(stage, SentBits(weights, by.gradients), fsdp=by.cast_when_gathered, buffer=buffer)
         module = self.of.module()
         tied = isinstance(module, ModelWithHead) and module.output.tied_to is not None
         return [
@@ -339,7 +383,9 @@ class RanksAnswer(Answer):
         sizes = {"tp": at.tp, "pp": at.pp, "cp": at.cp, "dp": at.dp}
         used = " x ".join(f"{name} {size:,}" for name, size in sizes.items() if size != 1) or "1 GPU"
         gpus = f" = {at.gpus:,} GPUs" if at.gpus != 1 else ""
-        return f"{used}{gpus}: {self.largest_params:,} parameters on one, at most"
+        stored = max(stage.stored_params for stage in self.stages)
+        kept = f", {stored:,} stored" if stored != self.largest_params else ""
+        return f"{used}{gpus}: {self.largest_params:,} parameters on one, at most{kept}"
 
     def sheet(self) -> Sheet:
         """A row for each stage, and below it one for each of its messages."""
@@ -404,7 +450,7 @@ class RanksAnswer(Answer):
         bubble = (f"Bubble of {self.schedule}: {self.bubble}{times} the work, {self.bubble_share:.2%}{said}",)
         sizes = f"micro-batch {self.micro_batch:,}, {self.micro_batches:,} of them in a step"
         stated = (
-            f"{sizes}; ZeRO {self.zero}, {self.precision}",
+            f"{sizes}; ZeRO {self.zero}, {self.precision}{'' if self.stack == MEGATRON else f', {self.by.title}'}",
             "FLOPs are those of a micro-batch, forward and backward; all bytes and messages of a step, on one GPU",
         )
         of_all = [stage.source.memory for stage in self.stages]
@@ -416,8 +462,16 @@ class RanksAnswer(Answer):
             if any(stage.expert_params for stage in self.stages)
             else ()
         )
-        sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
-        return (*bubble * (self.layout.pp != 1), *memory * any(of_all), *stated, *shared, *sharded * (self.zero == "3"))
+        return (*bubble * (self.layout.pp != 1), *memory * any(of_all), *stated, *shared, *self._sharded())
+
+    def _sharded(self) -> Iterator[str]:
+        """Yield what a GPU stores of the parameters, where it is a share."""
+        most = max(self.stages, key=lambda stage: stage.stored_params)
+        if most.stored_params == most.params:
+            return
+        least = most.least_stored_params
+        last = f" ({least:,} on the last GPU)" if least != most.stored_params else ""
+        yield f"Parameters are those that a GPU computes with; it stores {most.stored_params:,} at most{last}"
 
 
 MOST_BANDS = 4
@@ -436,6 +490,7 @@ def ranks(
     training: Training | None = None,
     *,
     order: str = "",
+    stack: str = MEGATRON,
 ) -> RanksAnswer:
     """Answer what one GPU of each pipeline stage stores, computes and sends in a training step.
 
@@ -445,18 +500,24 @@ def ranks(
         workload: the micro-batch and the length of its sequences; by default the usual one.
         training: number formats, optimizer, ZeRO's stage, and micro-batches of a step (``grad_accum``).
         order: name of the pipeline's schedule; by default Megatron-LM's, 1F1B or interleaved.
+        stack: whose code runs: ``megatron``, ``fsdp`` (FSDP2; stages 2 and 3 of ZeRO, with ``replicas`` of the layout
+            HSDP) or ``deepspeed``.
 
     Returns:
         RanksAnswer: ``stages`` with ``params``, bytes of states and ``flops`` each, ``messages``, and ``answer``, the
         parameters of the GPU that stores most.
 
     Raises:
-        InvalidModel: the layout does not divide the model, or nobody knows how such a module is split.
+        InvalidModel: the layout does not divide the model, the stack does not have it, or nobody knows how such a
+            module is split.
 
     >>> import tfcalc
     >>> [stage.params for stage in ranks(tfcalc.load("llama-3-8b"), Layout(tp=2, pp=4)).stages]
     [1135149056, 872480768, 872480768, 1135153152]
+    >>> [stage.stored_params for stage in ranks(tfcalc.load("llama-3-8b"), Layout(dp=64), stack="fsdp").stages]
+    [125472832]
     """
+    by = KNOWN[one_of("stack", stack, KNOWN)]
     model = model_of(model)
     at, plan = layout or Layout(), training or Training()
     check_arguments(model, workload, None)
@@ -464,10 +525,8 @@ def ranks(
     run = asked_run(model, workload).replaced(phase="train")
     model.check(run)
     check_8_bits(plan, megatron=True)
-    plan = plan.replaced(precision=OF_MEGATRON.name) if plan.precision == AUTO else plan
-    several = value_of(at.copies) != 1
-    plan = plan.replaced(zero=distributed(several=several)) if plan.zero == AUTO else plan
-    if plan.zero != "0" and not several:
+    at, plan = _of_stack(at, plan, by)
+    if plan.zero != "0" and value_of(at.copies) == 1:
         raise InvalidModel(f"ZeRO {plan.zero} has no effect without data parallelism", "add --dp 2")
     if at.sequence_parallel and value_of(at.tp) == 1:
         raise InvalidModel("sequence parallelism has no effect without tensor parallelism", "add --tp 2")
@@ -480,6 +539,27 @@ def ranks(
             f"the layers of each stage under {chosen.name} go back and forth: not modelled", f"use {usual}"
         )
     chosen.check(at.pp, plan.grad_accum, at.vpp)
-    answer = RanksAnswer(model, at, run, plan, chosen)
+    answer = RanksAnswer(model, at, run, plan, chosen, by)
     assert answer.ranks  # what cannot be shared is refused now
     return answer
+
+
+def _of_stack(at: Layout, plan: Training, by: TrainingStack) -> tuple[Layout, Training]:
+    """Return layout and plan with the stack's own number formats, stage and table. Raises InvalidModel."""
+    check_stage(by.name, plan.zero)
+    for axis, degree in (("vpp", at.vpp), ("cp", at.cp)):
+        check_axis(by.name, axis, value_of(degree))
+    if at.sequence_parallel and by.name == DEEPSPEED:
+        fact = f"--sequence-parallel with --stack {by.name}, which does not have it"
+        raise InvalidModel(fact, f"leave it out, or take --stack {MEGATRON}")
+    usual = str(unsaid_stage(sharded=by.name == FSDP)) if value_of(at.copies) != 1 else WHOLE
+    plan = plan.replaced(
+        precision=by.precisions[0] if plan.precision == AUTO else plan.precision,
+        zero=usual if plan.zero == AUTO else plan.zero,
+    )
+    if (known := precision(plan.precision).name) not in by.precisions:
+        fact = f"--precision {known} is not one of --stack {by.name}"
+        raise InvalidModel(fact, f"take {' or '.join(by.precisions)}")
+    check_sharding(by.name, value_of(at.pp), int(plan.zero), value_of(at.replicas))
+    at = at._replace(drops_tokens=by.name == DEEPSPEED)
+    return (at if by.name == MEGATRON else at._replace(rows=by.rows)), plan

@@ -94,6 +94,26 @@ def gathered_tokens(x: Tensor, devices: Num) -> Tensor:
     return x.trace.call(_gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "tokens"))
 
 
+def dropped_duplicates(x: Tensor, chosen: Num, devices: Num) -> Tensor:
+    """Take each GPU's share of tokens that all have, before they go to experts; backward all-gathers gradients.
+
+    What is gathered is a row for each of the ``chosen`` experts of a token, here and in :func:`regained_duplicates`.
+
+    Source: DeepSpeed's moe/sharded_moe.py (``MOELayer``), which drops tokens where experts have no tensor parallelism,
+    and moe/mappings.py (``drop_tokens``, ``gather_tokens``).
+    """
+    message = Message(ALL_GATHER, devices, x.elements * chosen, forward=0, backward=1)
+    shape = _with_axis(x, 1, divide(x.shape[1], devices))
+    return x.trace.call(Call("scatter", (x,), shape, x.dtype, leaf=_leaf("share"), messages=(message,)))
+
+
+def regained_duplicates(x: Tensor, chosen: Num, devices: Num) -> Tensor:
+    """Gather what experts made of the tokens of all GPUs; backward takes each GPU's own."""
+    shape = _with_axis(x, 1, x.shape[1] * devices)
+    message = Message(ALL_GATHER, devices, product(shape) * chosen, forward=1, backward=0)
+    return x.trace.call(Call("all_gather", (x,), shape, x.dtype, leaf=_leaf("tokens"), messages=(message,)))
+
+
 def sent_to_experts(x: Tensor, chosen: Num, experts: Num, groups: Num, sharing: Num) -> Tensor:
     """Send each row to its ``chosen`` experts, which ``groups`` of GPUs have; those ``sharing`` them gather the rows.
 

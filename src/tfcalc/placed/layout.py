@@ -16,6 +16,8 @@ ROWS_AT_A_TIME = 128
 
 MOST_DEVICES = 10_000
 """Largest number of GPUs that is proposed if a size is not divisible."""
+MOST_TRIED = 1_000_000
+"""Largest divisor that is looked for below a number."""
 
 
 class Layout(NamedTuple):
@@ -33,6 +35,12 @@ class Layout(NamedTuple):
     The first and the last stage may have numbers of layers of their own (``first_layers``, ``last_layers``); or all
     stages have as many, with the embedding, or the head and its loss, counted as one (``counts_embedding``,
     ``counts_loss``).
+
+    Of the GPUs with the same weights, FSDP shards those in ``replicas`` of whole shards (HSDP); experts are in as many
+    shards as GPUs of a replica have the same experts.
+
+    GPUs of tensor parallelism that all have the same tokens send each to experts once (``drops_tokens``: DeepSpeed), or
+    share the tokens anyway (``sequence_parallel``).
 
     Maps of attention down to latent vectors are whole on each GPU, as Transformer Engine's are, or shared out and
     gathered (``shares_latents``), as in the layers that Megatron-core builds without it ("local").
@@ -57,6 +65,8 @@ class Layout(NamedTuple):
     counts_embedding: bool = False
     counts_loss: bool = False
     shares_latents: bool = False
+    replicas: Num = 1
+    drops_tokens: bool = False
 
     @property
     def first(self) -> bool:
@@ -103,6 +113,20 @@ class Layout(NamedTuple):
         """Number of GPUs with the same share of the same experts."""
         number: Num = divide(self.of_a_stage, self.ep * self.of_an_expert)
         return number
+
+    @property
+    def shards(self) -> Num:
+        """Number of GPUs over which FSDP shards weights, but for experts."""
+        number: Num = divide(self.copies, self.replicas)
+        return number
+
+    @property
+    def shards_of_experts(self) -> Num:
+        """Number of GPUs over which FSDP shards experts: of a replica's those with the same experts, 1 at least.
+
+        Source: torchtitan's ParallelDims (``efsdp``).
+        """
+        return max(1, value_of(self.shards * self.tp) // value_of(self.ep * self.of_an_expert))
 
     def layers_of_stage(self, layers: Num) -> Num:
         """Return how many of these layers are on its stage. Raises InvalidModel if they cannot be shared out.
@@ -196,10 +220,12 @@ class Layout(NamedTuple):
             ("data", self.dp, 1),
             ("expert", self.ep, 1),
             ("expert tensor", self.of_an_expert, 1),
+            ("replicas", self.replicas, 1),
         ):
             check_least(what, number, least)
         self._check_ends()
         self._check_experts()
+        self._check_replicas()
         stage, stages = known(self.stage), known(self.pp)
         if stage is not None and stages is not None and stage >= stages:
             raise InvalidModel(f"stage {stage} of pipeline {stages}", f"stages count from 0 to {stages - 1}")
@@ -226,6 +252,19 @@ class Layout(NamedTuple):
         fact = f"expert {self.ep:,} x expert tensor {self.of_an_expert:,} = {asked:,} GPUs do not divide a stage's"
         counted = f"tensor {self.tp:,} x context {self.cp:,} x data {self.dp:,} = {there:,}"
         raise InvalidModel(f"{fact} {counted}", f"nearest: data {_multiple(enough // group, value_of(self.dp)):,}")
+
+    def _check_replicas(self) -> None:
+        """Raise InvalidModel if the GPUs with the same weights, or with the same experts, cannot be in replicas."""
+        if known(self.replicas) == 1:
+            return
+        check_even("GPUs with the same weights", self.copies, "replicas", self.replicas)
+        of_a_replica, of_experts = value_of(self.shards * self.tp), value_of(self.ep * self.of_an_expert)
+        if of_a_replica > of_experts and of_a_replica % of_experts:
+            fact = f"a replica's {of_a_replica:,} GPUs of a stage do not divide by expert {of_experts:,}"
+            copies, stage = value_of(self.copies), value_of(self.of_a_stage)
+            fewer = range(min(value_of(self.replicas), MOST_DEVICES), 0, -1)
+            near = next(one for one in fewer if copies % one == 0 and stage // one % of_experts == 0)
+            raise InvalidModel(fact, f"nearest: {near:,} replicas")
 
 
 class PipelineEnds(NamedTuple):
@@ -338,6 +377,6 @@ def check_multiple(what: str, whole: Num, by: str, parts: Num) -> None:
 
 def near_divisors(whole: int, near: int) -> list[int]:
     """Return the divisors of ``whole`` next to ``near``: one below and, up to ``MOST_DEVICES``, one above."""
-    below = next(number for number in range(min(near, whole), 0, -1) if whole % number == 0)
+    below = next(number for number in range(min(near, whole, MOST_TRIED), 0, -1) if whole % number == 0)
     above = (number for number in range(near, min(whole, MOST_DEVICES) + 1) if whole % number == 0)
     return [below, *islice(above, 1)]

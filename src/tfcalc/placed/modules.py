@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tfcalc.core.component import MLP, Component
 from tfcalc.core.number import Num, Pairs, divide, product
 from tfcalc.core.recomputation import FEED_FORWARD
+from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear
@@ -17,6 +18,7 @@ from tfcalc.nn.stack import Stack
 from tfcalc.ops.collectives import (
     copied_to_all,
     cross_entropy_of_shares,
+    dropped_duplicates,
     gathered_columns,
     gathered_sequence,
     gathered_tokens,
@@ -25,6 +27,7 @@ from tfcalc.ops.collectives import (
     own_share,
     passed_around,
     received,
+    regained_duplicates,
     scattered_sum,
     sent_back,
     sent_to_experts,
@@ -33,7 +36,7 @@ from tfcalc.ops.collectives import (
 from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear, plus_bias
 from tfcalc.ops.shapes import reshape, split, transpose
-from tfcalc.placed.layout import Layout
+from tfcalc.placed.layout import Layout, check_even
 from tfcalc.tape.tensor import Tensor
 
 
@@ -160,9 +163,11 @@ class LatentOnDevice(LatentAttention):
 class ExpertParallel(Mixture):
     """A mixture whose experts GPUs share: ``experts`` are those of one, of ``count`` in all.
 
-    Each GPU routes its own tokens with the whole router, and has a share of each shared expert.
+    Each GPU routes its own tokens with the whole router, and has a share of each shared expert. Of tokens that GPUs of
+    tensor parallelism all have, DeepSpeed's takes its own, after the router, whose products of the others are not
+    counted.
 
-    Source: Megatron-LM's ``MoELayer``.
+    Source: Megatron-LM's ``MoELayer``; DeepSpeed's moe/sharded_moe.py (``MOELayer``).
     """
 
     at: Layout = Layout()
@@ -170,20 +175,29 @@ class ExpertParallel(Mixture):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Send tokens to the GPUs that have their experts, and back. Raises InvalidModel."""
-        if not self.at.alone and not self.at.sequence_parallel and ctx.run.training:
-            raise InvalidModel(
-                f"experts under tensor {self.at.tp:,} without sequence parallelism, which Megatron-core does not train",
-                "add --sequence-parallel",
-            )
         chosen, groups, sharing = self.experts.chosen, self.at.ep, self.at.of_an_expert
-        rows = reshape(x, x.rows, x.width)
+        drops = not self.at.alone and not self.at.sequence_parallel and ctx.run.training
+        if drops:
+            self._check_tokens(x)
+        own = dropped_duplicates(x, chosen, self.at.tp) if drops else x
+        rows = reshape(own, own.rows, own.width)
         sent = self.router.route(rows, ctx)
         made = self.experts.routed(sent_to_experts(rows, chosen, self.count, groups, sharing), sent, ctx)
-        made = reshape(sent_back(made, chosen, groups, sharing), *x.shape)
+        made = reshape(sent_back(made, chosen, groups, sharing), *own.shape)
         made = scaled(made) if self.scales else made
+        made = regained_duplicates(made, chosen, self.at.tp) if drops else made
         for each in self.shared:
             made = add(made, self._opened(x, each(x, ctx)))
         return made
+
+    def _check_tokens(self, x: Tensor) -> None:
+        """Raise InvalidModel where tokens that all GPUs of tensor parallelism have cannot be shared out to experts."""
+        tp = f"experts under tensor {self.at.tp:,} without sequence parallelism"
+        if not self.at.drops_tokens:
+            raise InvalidModel(f"{tp}, which Megatron-core does not train", "add --sequence-parallel")
+        if known(self.at.of_an_expert) != 1:
+            raise InvalidModel(f"{tp}, which GPUs share", "add --etp 1")
+        check_even("tokens of a sequence", x.shape[1], "tensor", self.at.tp)
 
 
 class Ring(Attention):

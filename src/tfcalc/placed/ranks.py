@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import lcm
 
@@ -156,6 +156,18 @@ def buffer_size(sizes: Iterator[Num], devices: Num) -> Num:
     return padded
 
 
+def buffer_of_deepspeed(sizes: Iterator[Num], devices: Num) -> Num:
+    """Return the elements of DeepSpeed's buffer of all parameters: filled up at its end alone.
+
+    >>> buffer_of_deepspeed(iter([64, 101, 64]), 8)
+    240
+
+    Source: DeepSpeed's runtime/zero/stage_1_and_2.py (``nccl_start_alignment_factor``).
+    """
+    padded: Num = ceil_div(total(sizes), 2 * devices) * 2 * devices
+    return padded
+
+
 class GradientBuffer(NamedTuple):
     """Buffer that one operation of data parallelism sends: tensors of a ``chunk`` of a stage.
 
@@ -268,15 +280,17 @@ class OfData(NamedTuple):
     """Data parallelism: which states it shares (ZeRO's ``stage``), and the bits of what it sends.
 
     Weights of ZeRO 2 are whole, and gathered once, when the optimizer has stepped; those of FSDP2 (``fsdp``) are shards
-    between micro-batches, and gathered in each.
+    between micro-batches, and gathered in each. A ``buffer`` of tensors has as many elements as its function returns.
 
     Source: Rajbhandari et al. 2020 (arXiv 1910.02054), sections 5.2 and 7.2.1; DeepSpeed's
-    runtime/zero/stage_1_and_2.py; torch.distributed.fsdp.fully_shard.
+    runtime/zero/stage_1_and_2.py; torch.distributed.fsdp.fully_shard; torch.distributed.pipelining, which in a pipeline
+    gathers the weights of stage 2, and sums up gradients, once a step.
     """
 
     stage: int
     bits: SentBits
     fsdp: bool = False
+    buffer: Callable[[Iterator[Num], Num], Num] = buffer_size
 
     def sent(self, rank: Rank, micro_batches: Num, *, tied: bool = False) -> list[Sent]:
         """Return what a rank sends to those with the same weights in a step, of which it may have a ``tied`` table."""
@@ -289,14 +303,19 @@ class OfData(NamedTuple):
             if self.stage == 0:
                 yield from replicated(total(sizes), devices, self.bits, group)
             else:
-                yield from optimizer_shared(buffer_size(iter(sizes), devices), devices, self.bits, group)
+                yield from optimizer_shared(self.buffer(iter(sizes), devices), devices, self.bits, group)
 
     def _by_units(self, rank: Rank, micro_batches: Num) -> Iterator[Sent]:
         for experts in (False, True):
             devices, group = self._group(rank.at, experts=experts)
-            of = units(rank.part(experts=experts))
-            for each in fully_sharded(of, devices, self.bits, reshards=self.stage == 3, group=group):
-                once = each.name == ALL_GATHER and self.stage == 2 and not self.fsdp
+            of, copies = units(rank.part(experts=experts)), devices
+            if known(rank.at.replicas) != 1:
+                devices = rank.at.shards_of_experts if experts else rank.at.shards
+            replicas: Num = divide(copies, devices)
+            reshards = self.stage == 3
+            for each in fully_sharded(of, devices, self.bits, reshards=reshards, replicas=replicas, group=group):
+                whole = known(rank.at.pp) != 1 if self.fsdp else each.name == ALL_GATHER
+                once = whole and self.stage == 2
                 times = 1 if once else micro_batches
                 yield each._replace(forward=each.forward * times, backward=each.backward * times)
 

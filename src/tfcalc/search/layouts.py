@@ -18,9 +18,10 @@ from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import ends_of
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, LACKS, OF_2022, Possible, Space, stages_of
+from tfcalc.search.possible import FLAGS, LACKS, Possible, Space, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
+from tfcalc.timing.rates import DEEPSPEED, FSDP, OF_2022
 from tfcalc.timing.step import Layouts, StepParts, StepTime, WeightBytes
 from tfcalc.training.precisions import OF_MEGATRON, Precision
 
@@ -303,18 +304,15 @@ class LayoutEvaluator:
         self, space: Space, machine: Machine, rates: Rates, precision: str, states: Precision = OF_MEGATRON
     ) -> None:
         self.space, self.rates, self.precision, self.states = space, rates, precision, states
-        self.deepspeed = ("fp16" if precision == "fp16" else "bf16") if space.stack == DEEPSPEED else ""
         self.time = StepTime(space.work, machine, rates, precision=precision, weights=WeightBytes.of(states))
 
     def memory(self, at: Layouts) -> DeviceMemory:
         """Return the bytes of a device, by the stack's list of what is saved."""
-        fsdp, eager = self.space.stack == FSDP, self.rates.eager_attention
-        return DeviceMemory(
+        return DeviceMemory.of_stack(
+            self.space.stack,
             self.space.work,
             at,
-            fsdp=fsdp,
-            eager=eager,
-            deepspeed=self.deepspeed,
+            eager=self.rates.eager_attention,
             precision=self.precision,
             states=self.states,
         )

@@ -18,6 +18,7 @@ from tfcalc.placed.layout import Layout, PipelineEnds, ends_of, near_divisors
 from tfcalc.placed.rules import on_device
 from tfcalc.placed.schedules import schedule_of
 from tfcalc.search.axes import Axes
+from tfcalc.timing.rates import DEEPSPEED, FSDP, MEGATRON, OF_2022
 
 if TYPE_CHECKING:
     from tfcalc.nn.module import Module
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 FLAGS = {name: f"--{name.replace('_', '-')}" for name in Axes._fields}
 """Options of the axes."""
-FSDP, DEEPSPEED, OF_2022 = "fsdp", "deepspeed", "megatron-2022"
-"""Stacks of their own: FSDP2's; DeepSpeed's of 2022, in which each GPU has the hidden vectors of all tokens; and
-Megatron-LM's of 2022."""
 LACKS = {DEEPSPEED: ("vpp", "cp"), OF_2022: ("zero", "cp")}
 """Axes that a stack does not have: interleaving, context parallelism, stages of ZeRO from 2 on.
 
@@ -57,7 +55,7 @@ class Space(NamedTuple):
     sequences: int
     fixed: Axes
     domain: int = NODE
-    stack: str = "megatron"
+    stack: str = MEGATRON
     modules: tuple[str, ...] = ()
 
     @property
@@ -289,26 +287,12 @@ class Possible:
             schedule_of(vpp).check(pp, batches, vpp)
 
     def sharding(self, pp: int, dp: int, zero: int, replicas: int) -> None:
-        """Shards, and replicas of them.
-
-        Source: DeepSpeed's runtime/pipe/engine.py (``PipelineEngine``), which takes no stage from 2 on.
-        """
-        if self.space.stack == DEEPSPEED and pp > 1 and zero > 1:
-            fact = f"{_given('zero', zero)} in a pipeline with --stack {DEEPSPEED}, whose pipelines have ZeRO 1 at most"
-            raise InvalidModel(fact, f"take {FLAGS['pp']} 1, or {FLAGS['zero']} 1")
-        if replicas > 1 and self.space.stack != FSDP:
-            raise InvalidModel(f"{_given('replicas', replicas)} is for --stack {FSDP}", "add it, or leave this out")
-        if replicas > 1 and zero < 2:
-            raise InvalidModel(
-                f"{FLAGS['replicas']} {replicas:,} has no effect without {FLAGS['zero']} 2 or 3", "leave it out"
-            )
+        """Shards, and replicas of them."""
+        check_sharding(self.space.stack, pp, zero, replicas)
         check_divides("GPUs that share the batch", dp, FLAGS["replicas"], replicas)
 
     def _of_stack(self, axis: str, value: int) -> None:
-        """Raise InvalidModel for what the stack does not have."""
-        if axis in LACKS.get(self.space.stack, ()) and value > 1:
-            fact = f"{_given(axis, value)} with --stack {self.space.stack}, which does not have it"
-            raise InvalidModel(fact, f"take {FLAGS[axis]} 1, or --stack megatron")
+        check_axis(self.space.stack, axis, value)
 
     def check(self, at: Layouts) -> None:
         """Raise InvalidModel for the first rule that one layout breaks."""
@@ -352,6 +336,35 @@ class Possible:
             given = getattr(fixed, name) or ()
             for one in () if isinstance(given, range) else given:
                 check(one)
+
+
+def check_axis(stack: str, axis: str, value: int) -> None:
+    """Raise InvalidModel for an axis that a stack does not have."""
+    if axis in LACKS.get(stack, ()) and value > 1:
+        fact = f"{_given(axis, value)} with --stack {stack}, which does not have it"
+        raise InvalidModel(fact, f"take {FLAGS[axis]} 1, or --stack {MEGATRON}")
+
+
+def check_stage(stack: str, zero: str | None) -> None:
+    """Raise InvalidModel for a stage of ZeRO that somebody gave, and that a stack does not have."""
+    if stack == FSDP and zero in ("0", "1"):
+        raise InvalidModel(f"{FLAGS['zero']} {zero} is not FSDP's", f"take --zero 2 or 3, or --stack {MEGATRON}")
+
+
+def check_sharding(stack: str, pp: int, zero: int, replicas: int) -> None:
+    """Raise InvalidModel for shards, or replicas of them, that a stack does not have.
+
+    Source: DeepSpeed's runtime/pipe/engine.py (``PipelineEngine``), which takes no stage from 2 on.
+    """
+    if stack == DEEPSPEED and pp > 1 and zero > 1:
+        fact = f"{_given('zero', zero)} in a pipeline with --stack {DEEPSPEED}, whose pipelines have ZeRO 1 at most"
+        raise InvalidModel(fact, f"take {FLAGS['pp']} 1, or {FLAGS['zero']} 1")
+    if replicas > 1 and stack != FSDP:
+        raise InvalidModel(f"{_given('replicas', replicas)} is for --stack {FSDP}", "add it, or leave this out")
+    if replicas > 1 and zero < 2:
+        raise InvalidModel(
+            f"{FLAGS['replicas']} {replicas:,} has no effect without {FLAGS['zero']} 2 or 3", "leave it out"
+        )
 
 
 def check_divides(what: str, whole: int, by: str, part: int) -> None:

@@ -19,9 +19,11 @@ from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORM
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
-from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
+from tfcalc.timing.numbers import Many, larger, rounded_up, where
+from tfcalc.timing.rates import DEEPSPEED, FSDP
 from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
 from tfcalc.training.precisions import OF_MEGATRON, Precision
+from tfcalc.training.states import SHARED_SUMS
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
@@ -40,7 +42,7 @@ Source: NVIDIA/TransformerEngine pull request 1865: they save what they cast, an
 WEIGHT, GRADIENT, OPTIMIZER = 2, 4, 12
 """Bytes of a parameter: in 16 bits; of its gradient; of master weight and two moments."""
 PARTITION = 4
-"""Bytes of a parameter that DeepSpeed has for its part of the gradients, in 32 bits, when it steps."""
+"""Bytes of a parameter that DeepSpeed has for its gradients in 32 bits, all of them or its part when it steps."""
 LOG_SUM_EXP, SCORE, MASK = 4, 5, 1
 """Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result; of a mask."""
 
@@ -48,18 +50,27 @@ LOG_SUM_EXP, SCORE, MASK = 4, 5, 1
 class MemoryParts(NamedTuple):
     """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss.
 
-    ``other``: what backward makes of a layer, and workspaces.
+    ``gathered``: from other GPUs' shards. ``other``: what backward makes of a layer, and workspaces.
     """
 
     states: Many
     saved: Many
     loss: Many
+    gathered: Many
     other: Many
 
     @property
     def bytes(self) -> Many:
         """Bytes of all."""
         return sum(self)
+
+
+class GatheredBytes(NamedTuple):
+    """Bytes that are gathered from other GPUs while backward is at a ``layer``, at the ``loss``, and at its ``end``."""
+
+    layer: Many
+    loss: Many
+    end: Many
 
 
 class DeviceMemory:
@@ -87,6 +98,21 @@ class DeviceMemory:
         self.read = READ.get(precision, BYTES) if self.megatron else BYTES
         self.sharing = at.tp if at.sequence_parallel else 1
 
+    @classmethod
+    def of_stack(
+        cls,
+        stack: str,
+        work: ModelWork,
+        at: Layouts,
+        *,
+        eager: bool,
+        precision: str = "bf16",
+        states: Precision = OF_MEGATRON,
+    ) -> DeviceMemory:
+        """Return the bytes by the list of one of ``timing.rates.STACKS``."""
+        deepspeed = ("fp16" if precision == "fp16" else "bf16") if stack == DEEPSPEED else ""
+        return cls(work, at, fsdp=stack == FSDP, eager=eager, deepspeed=deepspeed, precision=precision, states=states)
+
     @property
     def peak(self) -> Many:
         """Bytes of the stage that has most: the first one, the last, or one between them."""
@@ -108,29 +134,61 @@ class DeviceMemory:
     def moments(self, *, last: bool = False, between: bool = False) -> list[MemoryParts]:
         """Parts at the moments that may be the peak of a stage: backward of a layer, and the loss of the last.
 
-        It is the first stage, the last one, or the one ``between`` them.
+        It is the first stage, the last one, or the one ``between`` them. FSDP's third is the end of backward.
         """
         states, saved = (part(last=last, between=between) for part in (self.states, self.saved))
-        beside = self._workspaces + self._gathered(last=last, between=between)
-        found = [MemoryParts(states, saved, 0 * saved, beside + self._of_backward)]
+        gathered = self.gathered(last=last, between=between)
+        no, beside = 0 * saved, self._workspaces + 0 * saved
+        found = [MemoryParts(states, saved, no, gathered.layer + no, beside + self._of_backward)]
         if last:
-            found.append(MemoryParts(states, saved, self._loss, beside + 0 * saved))
+            found.append(MemoryParts(states, saved, self._loss, gathered.loss + no, beside))
+        if self.fsdp:
+            found.append(MemoryParts(states, no, no, gathered.end + no, beside))
         return found
 
-    def _gathered(self, *, last: bool, between: bool) -> Many:
-        """Bytes of what ZeRO-3 gathers: whole weights and gradients of the largest unit, a layer or the tables.
+    def gathered(self, *, last: bool, between: bool = False) -> GatheredBytes:
+        """Bytes that several GPUs' shards are gathered into, and gradients before these are shared out.
 
-        Those of FSDP2 are with its states. Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``.
+        ZeRO-3 has whole weights and gradients of the largest unit, a layer or the tables. FSDP2 has these, where u is a
+        layer and r the root, all that is in no layer; of stage 2 all weights are whole (w), in a pipeline with their
+        gradients, which are summed up until the last micro-batch:
+
+        ==============  =====================================  ===============================
+        moment          stage 3                                stage 2
+        ==============  =====================================  ===============================
+        of a layer      weights 2 r + 2 u, the next layer's    2 w, gradients and a buffer
+                        2 u, gradients 2 u, a buffer 4 u       (2 + 4) u
+        the loss        2 r, the last layer's 2 u              2 w
+        the end         gradients and a buffer (2 + 4) r       2 w + (2 + 4) r
+        ==============  =====================================  ===============================
+
+        The head's own gradient, 2 bytes, is there from the loss to the end; that of a tied table is added to it, and
+        makes three such tensors while the last layer's buffer, 4 u, and the weights are still there.
+
+        Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``; :mod:`tfcalc.tape.sharded`.
         """
-        if self.fsdp:
-            return 0
-        at = self.at
-        layers = (
+        at, root = self.at, self._tables(last=last, between=between) / self.at.tp
+        layers = [
             layer.params / at.tp + (layer.experts.params / (at.ep * at.etp) if layer.experts else 0)
             for layer in self.work.layers
+        ]
+        if not self.fsdp:
+            unit = (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * reduce(larger, layers, root)
+            return GatheredBytes(*[where(at.zero >= 3, unit, 0)] * 3)
+        largest, whole = reduce(larger, layers), sum(self._params(last=last, between=between))
+        kept = WEIGHT * whole + where(at.pp > 1, GRADIENT * whole, 0)  # by stage 2
+        head = 0 if between else self.work.vocabulary * self.work.width / at.tp
+        own = WEIGHT * (head if last else where(at.pp > 1, 0, head))
+        made = WEIGHT + GRADIENT
+        end = made * root + where(at.zero >= 3, 0, kept)
+        if self._tied:
+            summed = 3 * WEIGHT * root + GRADIENT * largest + where(at.zero >= 3, WEIGHT * root, kept)
+            end = where(at.pp > 1, end, summed)
+        return GatheredBytes(
+            own + where(at.zero >= 3, WEIGHT * root + (2 * WEIGHT + made) * largest, kept + made * largest),
+            where(at.zero >= 3, WEIGHT * (root + largest), kept),
+            end,
         )
-        largest = reduce(larger, layers, self._tables(last=last, between=between) / at.tp)
-        return where(at.zero >= 3, (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * largest, 0)
 
     @property
     def _loss(self) -> Many:
@@ -187,6 +245,12 @@ class DeviceMemory:
 
     def states(self, *, last: bool = False, between: bool = False) -> Many:
         """Weights, gradients and the optimizer's states."""
+        dense, experts = self._params(last=last, between=between)
+        of_dense, of_experts = self._bytes_of_params
+        return dense * of_dense + experts * of_experts
+
+    def _params(self, *, last: bool, between: bool) -> tuple[Many, Many]:
+        """Parameters of a device: dense ones, and those of routed experts."""
         at = self.at
         here = list(zip(self._layers(last=last, between=between), self.work.layers, strict=True))
         layers = sum(copies * layer.params for copies, layer in here)
@@ -194,13 +258,16 @@ class DeviceMemory:
         tables, positions = self._tables(last=last, between=between), self._positions(last=last, between=between)
         dense = (layers - whole + tables - positions) / at.tp + whole + positions
         experts = sum(copies * layer.experts.params for copies, layer in here if layer.experts) / (at.ep * at.etp)
-        of_dense, of_experts = self._bytes_of_params
-        return dense * of_dense + experts * of_experts
+        return dense, experts
+
+    @property
+    def _tied(self) -> bool:
+        """Return whether one table is the embedding and the head."""
+        return self.work.outside < 2 * self.work.vocabulary * self.work.width
 
     def _tables(self, *, last: bool, between: bool) -> Many:
         """Parameters outside of the layers; where tensor parallelism shares a vocabulary, it is filled up."""
-        at, head = self.at, self.work.vocabulary * self.work.width
-        tied = self.work.outside < 2 * head
+        at, head, tied = self.at, self.work.vocabulary * self.work.width, self._tied
         rows = rounded_up(self.work.vocabulary / (ROWS_AT_A_TIME * at.tp)) * ROWS_AT_A_TIME * at.tp
         filled = 0 if self.fsdp else where(at.tp > 1, rows - self.work.vocabulary, 0) * self.work.width
         of_all = self.work.outside + filled * (1 if tied else 2)
@@ -217,18 +284,17 @@ class DeviceMemory:
     @cached_property
     def _bytes_of_params(self) -> tuple[Many, Many]:
         """Bytes of a parameter on a device: of a dense one, and of an expert's."""
-        at = self.at
-        copies = at.dp * at.cp
-        return self._bytes_of(copies), self._bytes_of(larger(copies * at.tp / (at.ep * at.etp), 1))
+        copies = self.at.dp * self.at.cp
+        if self.fsdp and self.at.shards is not None:
+            copies = self.at.shards
+        dense, experts = self.at.with_the_same(copies)
+        return self._bytes_of(dense.ranks), self._bytes_of(experts.ranks)
 
     def _bytes_of(self, copies: Many) -> Many:
-        """Bytes of a parameter that this many devices share."""
+        """Bytes of a parameter that this many devices share; FSDP2 stores shards of all in fp32, and gathers them."""
         at = self.at
         if self.fsdp:
-            shards = copies if at.shards is None else smaller(at.shards, copies)
-            two_layers = 2 * (WEIGHT + GRADIENT) / max(self.work.depth, 1)  # that are gathered
-            kept = WEIGHT + where(at.pp > 1, GRADIENT, 0)  # until the last micro-batch of a pipeline
-            return (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
+            return (GRADIENT + OPTIMIZER) / copies
         if self.deepspeed:
             return self._of_deepspeed(copies)
         optimizer = where(at.zero >= 1, self.optimizer / copies, self.optimizer)
@@ -250,12 +316,10 @@ class DeviceMemory:
         runtime/bf16_optimizer.py (``fp32_groups_gradients_flat``).
         """
         zero = self.at.zero
-        sums = GRADIENT if self.deepspeed == "bf16" else 0
-        added_up = where(zero <= 1, sums, 0)
-        shared = OPTIMIZER + where(added_up > 0, 0, PARTITION)
+        sums = where(zero >= SHARED_SUMS[self.deepspeed], PARTITION / copies, PARTITION)
         weights = where(zero >= 3, WEIGHT / copies, WEIGHT)
         gradients = where(zero >= 2, WEIGHT / copies, WEIGHT)
-        return weights + gradients + added_up + where(zero >= 1, shared / copies, shared)
+        return weights + gradients + sums + where(zero >= 1, OPTIMIZER / copies, OPTIMIZER)
 
     def saved(self, *, last: bool = False, between: bool = False) -> Many:
         """Bytes saved for backward, of all micro-batches in flight.

@@ -17,7 +17,9 @@ from tfcalc.printable import quoted
 TABLE = Path(__file__).with_name("rates.toml")
 LINKS = Path(__file__).with_name("links.csv")
 PRICES = Path(__file__).with_name("prices.csv")
-STACKS = ("megatron", "fsdp", "deepspeed", "megatron-2022")
+STACKS = MEGATRON, FSDP, DEEPSPEED, OF_2022 = "megatron", "fsdp", "deepspeed", "megatron-2022"
+"""Megatron-core; FSDP2; DeepSpeed of 2022, in which each GPU has the hidden vectors of all tokens; and Megatron-LM of
+2022."""
 GENERATIONS = {"8.0": "ampere", "9.0": "hopper", "10.0": "blackwell", "10.3": "blackwell-ultra"}
 """Names in rates.toml, by CUDA compute capability."""
 FP8, FP4 = ("fp8", "mxfp8"), ("nvfp4", "fp4")

@@ -6,6 +6,8 @@ Stored tensors of a tree, one by one, and trees of what training allocates for e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from math import prod
+from typing import NamedTuple
 
 from tfcalc.core.component import STORED, TABLES, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
@@ -213,6 +215,24 @@ def pieces(tree: Component, placement: Placement) -> Component:
     if placement.layout == "zero" and placement.stage == 3:
         return _cut(tree, devices, by_rows=False)
     return _flattened(tree, devices, 2 if placement.layout == "zero" else 1)
+
+
+def fewest(tree: Component, placement: Placement) -> Num:
+    """Return the numbers that the last device has of stage 3's pieces, without what fills them up.
+
+    Source: torch.chunk, by which ``FSDPParam._init_sharded_param`` cuts: full pieces first, the last ones smaller or
+    empty. DeepSpeed's and flat buffers are filled up instead.
+    """
+    if placement.layout != "fsdp2":
+        return pieces(tree, placement).total(stored_numbers)
+    devices, found = value_of(placement.devices), 0
+    for node in tree.walk():
+        for weight in node.component.own.weights:
+            if weight.tied_to is None:
+                rows, *others = map(value_of, _as_torch(weight) or (1,))
+                left = max(0, rows - (devices - 1) * ceil_div(rows, devices))
+                found += value_of(node.copies) * left * prod(others)
+    return found
 
 
 def units(tree: Component, placement: Placement) -> Iterator[tuple[str, Num, Num]]:

@@ -200,6 +200,23 @@ def _trained(tree: Component, name: str, called: str, bits: int) -> Component:
 
 
 NOTHING = Component("nothing", "memory")
+SHARED_SUMS = {"bf16": 2, "fp16": 1}
+"""Stage of ZeRO from which on DeepSpeed has its part alone of the gradients in fp32, by the format that it trains in.
+
+Source: runtime/bf16_optimizer.py (``fp32_groups_gradients_flat``), which has ZeRO 0 and 1 in bf16, and
+runtime/zero/stage_1_and_2.py (``step``: a partition's gradients become fp32).
+"""
+
+
+def sums(tree: Component, placement: Placement, precision: Precision) -> Component:
+    """Gradients in fp32 that DeepSpeed has beside those in 16 bits: of all that is trained, or of its part."""
+    shared = placement.stage >= SHARED_SUMS[precision.compute]
+    numbers = (pieces(tree, placement) if shared else tree).total(trained_numbers)
+    return Component(
+        "gradients in fp32", "memory", Cost(held=(Held("gradients in fp32", (numbers,), precision.master),))
+    )
+
+
 HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
 """Indices of the states that are in the host's memory, by offload."""
 
@@ -280,6 +297,8 @@ def gathered(
     if placement.stage < 3 or placement.by_units:
         return NOTHING._replace(name="gathered")
     sizes = [numbers for _, numbers, _ in units(*(sized or (tree, placement)))]
+    if not sizes:
+        return NOTHING._replace(name="gathered")
     place = max(range(len(sizes)), key=lambda at: int(sizes[at]))  # type: ignore[call-overload]
     name, numbers, trained = list(units(tree, placement))[place]
     kept = (

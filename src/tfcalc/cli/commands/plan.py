@@ -21,6 +21,7 @@ from tfcalc.hardware import named, parse_gpu
 from tfcalc.model import default_length
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, Values, WrittenLayout
+from tfcalc.search.possible import check_stage
 from tfcalc.timing.rates import STACKS
 from tfcalc.workload import Workload
 
@@ -224,8 +225,7 @@ def _question(settings: Settings) -> PlanQuestion:
     length = int(settings.get("seq_len") or default_length(model))
     rates = rates_of_file(settings)
     stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
-    if stack == "fsdp" and settings.get("zero") in ("0", "1"):
-        raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
+    check_stage(stack, settings.get("zero"))
     modules = modules_again(settings.get("recompute"), words_of(settings.get("recompute_modules")), stack)
     batch = settings.get("global_batch")
     return PlanQuestion(

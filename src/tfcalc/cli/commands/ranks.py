@@ -12,11 +12,13 @@ from tfcalc.errors import UsageError
 from tfcalc.placed.layout import Layout, check_multiple
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.plans import Training
+from tfcalc.timing.rates import MEGATRON, STACKS
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
+STACK = Option("stack", ("--stack",), "whose code runs [default: megatron]", STACKS[:3], group="training", front=True)
 OF_TRAINING = (
     "tensor_parallel",
     "sequence_parallel",
@@ -53,6 +55,13 @@ PARALLEL = (
         number=True,
         group="gpus",
         front=True,
+    ),
+    Option(
+        "replicas",
+        ("--replicas",),
+        "replicas of whole shards, HSDP, with --stack fsdp [default: 1]",
+        number=True,
+        group="gpus",
     ),
     Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0, group="gpus"),
     Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0, group="gpus"),
@@ -94,7 +103,8 @@ def answer(settings: Settings) -> Answered:
     at = _layout(settings, plan)
     plan = Training(precision=plan.precision, optimizer=plan.optimizer, zero=plan.zero, grad_accum=plan.grad_accum)
     run = settings.workload(model)
-    return ranks(model, at, run, plan, order=settings.get("schedule", ""))
+    stack = settings.get("stack", MEGATRON)
+    return ranks(model, at, run, plan, order=settings.get("schedule", ""), stack=stack)
 
 
 def _layout(settings: Settings, plan: Training) -> Layout:
@@ -113,6 +123,7 @@ def _layout(settings: Settings, plan: Training) -> Layout:
         counts_embedding=settings.get("counts_embedding", False),
         counts_loss=settings.get("counts_loss", False),
         shares_latents=settings.get("shares_latents", False),
+        replicas=settings.get("replicas", 1),
     )
     if plan.gpus is None:
         return at
@@ -129,8 +140,12 @@ def _with_default(option: Option, default: str) -> Option:
 
 
 _TRAINING = {option.name: option for option in training()}
-_TRAINING["zero"] = _with_default(_TRAINING["zero"], "1 with several copies of the weights, else 0")
-_TRAINING["precision"] = _with_default(_TRAINING["precision"], OF_MEGATRON.name)
+_TRAINING["zero"] = _with_default(
+    _TRAINING["zero"], "1 with several copies of the weights, 3 with --stack fsdp, else 0"
+)
+_TRAINING["precision"] = _with_default(
+    _TRAINING["precision"], f"{OF_MEGATRON.name}, bf16-fsdp with --stack fsdp, bf16-master with deepspeed"
+)
 _RUN = {option.name: option for option in RUN}
 _RUN["recompute"] = _with_default(_RUN["recompute"], "none")
 
@@ -141,6 +156,7 @@ COMMAND = Command(
         *MODEL_OPTIONS,
         *(_TRAINING[name] for name in OF_TRAINING),
         *PARALLEL,
+        STACK,
         *(_RUN[name] for name in OF_RUN),
         *UNITS,
         *SHOW,
@@ -150,6 +166,8 @@ COMMAND = Command(
         "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64",
         "tfcalc ranks mixtral-8x7b --ep 4 --dp 4 --zero 1",
         "tfcalc ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
+        "tfcalc ranks llama-3-70b --stack fsdp --dp 64 --replicas 2 --checkpointing full",
+        "tfcalc ranks llama-3-8b --stack deepspeed --dp 8 --zero 2",
         "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64 --json",
     ),
 )
