@@ -36,7 +36,7 @@ from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import check_8_bits, check_plan
 from tfcalc.training.precisions import precision
 from tfcalc.training.step_terms import bytes_in
-from tfcalc.workload import AUTO, Workload
+from tfcalc.workload import AUTO, Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -13,9 +13,10 @@ DeepSpeed's runtime/zero/stage_1_and_2.py, runtime/zero/partition_parameters.py 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.traced import value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.timing.rates import DEEPSPEED, FSDP, MEGATRON, table
 from tfcalc.training.precisions import OF_MEGATRON, PRECISIONS, precision

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from math import prod
-from typing import NamedTuple
 
 from tfcalc.core.component import STORED, TABLES, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
