@@ -21,7 +21,6 @@ CLASSES = {
         "LARGEST": "largest biggest highest maximum max",
         "LIMITED": "batch sequence context concurrency prompt",
         "SHAPE": "layers layer heads shape width wide depth deep hidden d_model",
-        "SIZES": "heads head layers vocab",
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
@@ -60,7 +59,6 @@ ALONE = " ."
 """End of a line that takes no option but its own: whatever else is said is not understood."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("ENERGY", "! energy"),
-    ("SEVERAL-CARDS", "! cards"),
     ("GUESS CARD|DRAFT-MODEL !SPECULATE|NO-MODEL", "! guesses"),
     ("GUESS CARD|DRAFT-MODEL !NO-MODEL", "serve"),
     ("EXPLAINS MEANT CARD", NO_QUESTION),
@@ -100,6 +98,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("NO-MODEL CARD model|models MOST|RUNS", "! a question is about one model; tfcalc fit MODEL --gpu {--gpu}"),
     ("NO-MODEL FAMILY", "! family"),
     ("NO-MODEL CARD !CONCEPT|TRAIN|SERVE|RUNS|FITS", "gpus {--gpu} ."),
+    ("NO-MODEL SEVERAL-CARDS !RUNS|FITS", "gpus {--gpu} ."),
+    ("NO-MODEL CARD ABOUT:peakflops !GIVEN", "gpus {--gpu} ."),
     (
         "NO-MODEL CARD CONCEPT|GLANCE !OPENS:card",
         "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
@@ -122,6 +122,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("EXPLAINS CONCEPT|GLANCE", "explain ABOUT"),
     ("EXPLAINS ONE-WORD !GIVEN", "explain {word} ."),
     ("EXPLAINS", NO_QUESTION),
+    ("gqa mha|SAVE !CARD|GIVEN", "compare '{model}' '{model} --attention mha'"),
+    ("gqa mqa !CARD|GIVEN", "compare '{model}' '{model} --attention mqa'"),
     ("CHANGE", "compare '{model} {without}' '{model} {change}' {mode}"),
     ("ABOUT:6nd 6nd", "explain ABOUT"),
     ("FORMULA !CARD", "check {formula} {model} ."),
@@ -159,8 +161,9 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("SLO CARD !TRAIN|ADAPTER", "serve"),
     ("SLO !TRAIN|ADAPTER", "serve --for gpus"),
     (
-        "SIZES ABOUT:modelshape|ABOUT:multiheadattention|ABOUT:gqa|ABOUT:headdimension|ABOUT:vocabulary !GIVEN|CARD",
-        "",
+        "SIZE-OF-CONFIG what|many|size|dim|dimension "
+        "!GIVEN|CARD|VRAM|COUNT|FLOPS|COMPUTED|TRAIN|SERVE|TIME|ADAPTER|EXPLAINS|TYPED|much|big|large|bytes|why",
+        "explain overview.facts.{size-of-config} .",
     ),
     ("PART FLOPS TRAIN !CONCEPT|GLANCE|CARD|token", "explain {part} --of flops --train"),
     ("PART FLOPS RUN !CONCEPT|GLANCE|CARD|token|decode|prefill", "explain {part} --of flops --train"),
@@ -239,6 +242,15 @@ PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "e
     "mlp": "ffn"
 }
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
+SIZES_OF_CONFIG = {
+    r"(kv|key[- ]value) heads?": "kv_heads",
+    r"heads?[- ](dim|dimension|size|width)": "head_dim",
+    r"(hidden|embedding|model) (size|dim|dimension)|d_model": "hidden_size",
+    r"vocab(ulary)?( size)?": "vocab_size",
+    r"layers": "layers",
+    r"heads": "heads",
+}
+"""Sizes that everything at a glance has of a model, by how they are called; the first pattern of a word's is meant."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
 LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"
@@ -320,6 +332,8 @@ WAYS = {
     "grpo": "--method grpo",
     "ppo": "--method ppo",
     "fsdp": "--fsdp",
+    "fsdp2": "--fsdp",
+    "fsdp1": "--zero 3 --layout fsdp1",
     "ddp": "--zero 0",
     **{f"zero {stage}": f"--zero {stage}" for stage in (1, 2, 3)},
     **{f"{name}{stage}": f"--zero {stage}" for name in ("zero", "zero-") for stage in (1, 2, 3)},
@@ -342,7 +356,8 @@ WAYS = {
 """Options of training by the words that ask for them, the longer ones first."""
 WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
 """What a way of training is compared with, by its option, where that is not tfcalc's default."""
-OF_SEVERAL = ("--zero", "--fsdp")
+OF_SEVERAL, SEVERAL = ("--zero", "--fsdp"), "8"
+"""How options begin that share a model over GPUs, and over how many where a question says none: a server's."""
 OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")
