@@ -262,6 +262,9 @@ LINES = {
     "prefill of gpt2 on a t4 for 3 epochs": "train gpt2 --gpu t4 --epochs 3",
     "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
     "size of gpt2": "overview gpt2",
+    "how many a100s to train gpt2": "plan gpt2 --gpu a100",
+    "what does it cost to serve gpt2 for 9 users on h100": "serve gpt2 --for gpus --gpu h100 --concurrency 9",
+    "how many h100 to train gpt2 on 1T tokens in 9 days": "train gpt2 --gpu h100 --tokens 1T --days 9",
     "how many layers and heads has gpt2": "overview gpt2",
     "how many attention heads and layers has gpt2": "overview gpt2",
     "how many kv heads does llama 3 8b have": "explain overview.facts.kv_heads llama-3-8b",
@@ -449,12 +452,25 @@ def test_the_largest_model_of_a_card_is_within_it(tfcalc: Program) -> None:
 
 
 def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
-    """6 · 6.7e9 · 2e12 FLOPs at 312e12 a second are 3,000 days: 128 cards would take a month at the peak."""
+    """6 · 6.7e9 · 2e12 FLOPs at 312e12 a second are 3,000 days: 100 cards would take a month at the peak, and two to
+    four times as many at a usual share of it."""
     slow = tfcalc("how much does it cost to pretrain llama 2 7b on 2T tokens with a100").stdout
-    assert "--gpu 128xA100-SXM-40 --fsdp (to end within a month, at the same rate per GPU)" in " ".join(slow.split())
+    told = re.search(
+        r"--gpu (\d+)xA100-SXM-40 --fsdp \(to end within a month, without transfers", " ".join(slow.split())
+    )
+    assert told is not None
+    assert 200 <= int(told[1]) <= 400
     assert "--mfu 35% --price 2.50 (hours and money at that share of the peak)" in " ".join(slow.split())
     asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
     single = tfcalc(asked).stdout
     assert "--precision bf16-mixed" in single
     assert "--batch N" in single
     assert "--batch N" not in tfcalc(f"{asked} with batch 8").stdout
+
+
+def test_days_say_how_many_gpus(tfcalc: Program) -> None:
+    """A token of Llama 2 13B takes 6 · 12.85e9 + 12 · 40 · 5,120 · 2,048 = 8.21e10 FLOPs; 2T of them at 40 % of an
+    H100's 989.4e12 are 160.2 GPUs for 30 days: 21 servers of 8."""
+    asked = "how many h100s to train a 13b model on 2T tokens in 30 days"
+    assert tfcalc(asked, "--mfu", "40%").stdout.startswith("Within 30 days: --gpu 168xH100-SXM --fsdp, ")
+    assert tfcalc("train", "gpt2", "--tokens", "1B", "--days", "2").stderr.endswith("name one of them: --gpu h100\n")

@@ -12,6 +12,7 @@ CLASSES = {
     for name, said in {
         "TRAIN": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining "
         "sft",
+        "FROM-SCRATCH": "train training pretrain pretraining",
         "SERVE": "serve serving served inference infer deploy host users requests",
         "TIME": "long hours days time fast faster slow slower speed cost costs expensive money throughput latency "
         "tokens/s second seconds price prices",
@@ -145,6 +146,7 @@ TABLE: tuple[tuple[str, str], ...] = (
         "! FLOPs outside of training are counted for each token; type tfcalc {model}, whose line forward has them",
     ),
     ("CARD MANY:tokens fit|fits|kv|cache|KV !TRAIN|ADAPTER", "memory --serve"),
+    ("FROM-SCRATCH MANY-CARDS OF-A-CLUSTER !DAYS|ADAPTER|WAY-OF-TRAINING|RUN|SAMPLES|EPOCHS|MAX-STEPS", "plan"),
     (
         "TRAIN MANY-CARDS DAYS !RUN|SAMPLES|EPOCHS|MAX-STEPS",
         "! how long a run takes follows from its tokens, and the question says none; "
@@ -204,6 +206,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("SERVE ABOUT:kvcache !TIME|MEANT", "memory --serve"),
     ("SERVE VRAM !TIME|HARDWARE", "memory --serve"),
     ("TIME RUN|SAMPLES|EPOCHS|MAX-STEPS !SERVE", "train"),
+    ("SERVE AT-ONCE CONCURRENCY ONE-CARD cost|costs|price|expensive !a|an|one|single|my", "serve --for gpus"),
     ("SERVE|TIME", "serve"),
     ("HARDWARE what|which|smallest|cheapest", "fit --serve"),
     ("weights BYTES", "memory"),
@@ -251,6 +254,8 @@ SIZES_OF_CONFIG = {
     r"heads": "heads",
 }
 """Sizes that everything at a glance has of a model, by how they are called; the first pattern of a word's is meant."""
+OF_A_CLUSTER = re.compile(r"(\d+x)?(a100|[hb][1238]00|gb[23]00)(-.*)?", re.ASCII)
+"""Cards that runs over many of are known, which ``plan`` estimates by."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
 LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"

@@ -25,6 +25,7 @@ from tfcalc.cli.grammar import (
     KINDS,
     LENGTH,
     NO_QUESTION,
+    OF_A_CLUSTER,
     OF_A_RUN,
     OF_SEVERAL,
     OF_TRAINING,
@@ -255,6 +256,7 @@ def _facts(read: Read) -> Iterator[str]:
         "ONE-CARD": len(cards) == 1 and not _several(cards),
         "SEVERAL-CARDS": len(cards) > 1,
         "BYTES-OF-CARD": any(map(BYTES_SAID.fullmatch, cards)),
+        "OF-A-CLUSTER": all(map(OF_A_CLUSTER.fullmatch, cards)),
         "MANY-CARDS": read.many in CLASSES["HARDWARE"],
         "SIZE": bool(read.size),
         "GIVEN": bool(given),
@@ -395,7 +397,7 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
             left.append(value)
     if first == "design" and not read.models and not {"--budget-usd", "--days", "--memory"} & set(fixed):
         left = [*left, *options.pop("--gpu", "").split()]
-    if first == "fit" and read.many and "--gpu" not in options:
+    if (first in ("fit", "plan") or "--days" in options) and read.many and "--gpu" not in options:
         options = {"--gpu": ONE_OF_MANY, **options}
     if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
