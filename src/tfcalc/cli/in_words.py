@@ -157,6 +157,24 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     return _asked_by(_read(said, meant, explains=explains))
 
 
+def plan_of_a_number(words: Sequence[str]) -> list[str] | None:
+    """The line that finds the bytes of a sentence in the training that it names; None where it names none.
+
+    >>> plan_of_a_number("does GRPO of qwen3-0.6b with batch 4 take 49 GB".split())
+    ['why', '49GB', 'qwen3-0.6b', '--train', '--method', 'grpo', '--batch', '4']
+    >>> plan_of_a_number("does gpt2 take 49 GB".split()) is None
+    True
+    """
+    said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
+    models, rest = found_in(said, a_model)
+    numbers = [word for word in rest if BYTES_SAID.fullmatch(word)]
+    ways = [word for way in ways_of_training(rest) for word in way.split()]
+    if len(models) != 1 or len(numbers) != 1 or not ways:
+        return None
+    given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, "fit"), value)]
+    return ["why", numbers[0], *models, "--train", *ways, *given]
+
+
 def _asked_by(read: Read) -> list[str] | None:
     """The line of the first row of the table that holds. Raises UsageError where it refuses."""
     facts = frozenset(_facts(read))

@@ -190,6 +190,8 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     if called == first == "solve":
         return _solved_in_words(said, options)
     if called == first == "why" and said[0].lower() in OF_A_QUESTION:
+        if plan := _words().plan_of_a_number(said):
+            return [*plan, *options]
         named = _words().in_one_piece(said)
         return [called, *named, *options] if named != (" ".join(said),) else None
     if called != "explain" and behind(words) < 2:
