@@ -114,7 +114,7 @@ ANSWERED = {
     "diff --base main": "tfcalc diff main:config.json",
     "flops gpt2 --train --mfu --step-time 2.5 --gpu h100": "add --batch N, of all GPUs together",
     "flops gpt2 --mfu --step-time 2 --tokens-per-second 9 --gpu h100 --batch 8": "both say how fast it runs",
-    "flops gpt2 --train --step-time 2": "add --mfu",
+    "flops gpt2 --train --step-time 2": "add --gpu h100",
     "train gpt2 --epochs 3": "add --samples 10k",
     "train gpt2 --samples 10 --grpo": "writes its sequences itself",
     "train gpt2 --steps 10 --tokens 1B": "both say how much a run reads",

@@ -213,7 +213,6 @@ SAME = {
     "fine-tune gpt2 in mixed precision on a t4": "fit gpt2 --gpu t4 --precision bf16-mixed",
     "memory to train gpt2 in fp16 mixed precision": "memory gpt2 --train --precision fp16-mixed",
     "serve gpt2 with tensor parallelism of 2 on 2 t4": "serve gpt2 --gpu 2xt4 --tp 2",
-    "samples per second in training gpt2 on a t4": "train gpt2 --gpu t4",
 }
 LINES = {
     "how much does checkpointing save for llama 3 8b": "compare 'llama-3-8b --checkpointing none' "
@@ -262,6 +261,11 @@ LINES = {
     "prefill of gpt2 on a t4 for 3 epochs": "train gpt2 --gpu t4 --epochs 3",
     "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
     "size of gpt2": "overview gpt2",
+    "how many layers can I offload to a t4 for gpt2": "memory gpt2 --serve --engine llama.cpp --gpu t4",
+    "what tensor parallel size for gpt2 on t4": "serve gpt2 --for gpus --gpu t4",
+    "how does sequence length affect training memory of gpt2": "sweep gpt2 --of memory --train --seq 1k,2k,4k,8k",
+    "does the vocabulary slow down training of gpt2": "explain vocabulary gpt2",
+    "cost to generate 1M tokens with gpt2 on t4": "serve gpt2 --for gpus --gpu t4",
     "how many a100s to train gpt2": "plan gpt2 --gpu a100",
     "what does it cost to serve gpt2 for 9 users on h100": "serve gpt2 --for gpus --gpu h100 --concurrency 9",
     "how many h100 to train gpt2 on 1T tokens in 9 days": "train gpt2 --gpu h100 --tokens 1T --days 9",
@@ -370,27 +374,31 @@ def test_each_row_of_the_table_answers_a_question(
         return found
 
     monkeypatch.setattr(in_words, "holds", spy)
-    for question in (*VALUES, *SAME, *LINES, *REFUSED, *OF_A_SIZE):
+    for question in (*VALUES, *SAME, *LINES, *REFUSED, *SUPPOSED):
         tfcalc(*shlex.split(question.replace("'", "")))
     assert lines
     assert [asks for asks, _ in TABLE if asks not in reached] == []
 
 
-OF_A_SIZE = {
+SUPPOSED = {
+    "samples per second in training gpt2 on a t4": "train gpt2 --gpu t4 --tokens 1B",
+    "how long to train gpt2 on a t4": "train gpt2 --gpu t4 --tokens 1B",
+    "how much does a 7b finetune cost": "train llama-2-7b --tokens 1B",
     "how many gpu hours to pretrain a 7b on 2T tokens on h100": "train llama-2-7b --gpu h100 --tokens 2T",
     "how much vram for grpo of a 7b": "fit llama-2-7b --method grpo",
     "where are the 175 billion parameters": "params gpt-3-175b",
 }
-"""Questions that name a size in the place of a model, by the line of a usual model of that size."""
+"""Questions that leave something out, a model of a size or the tokens of a run, by the line with what is supposed."""
 
 
-@pytest.mark.parametrize("question", OF_A_SIZE)
-def test_a_size_is_taken_for_a_usual_model_which_is_told(tfcalc: Program, question: str) -> None:
-    line = shlex.split(OF_A_SIZE[question])
+@pytest.mark.parametrize("question", SUPPOSED)
+def test_what_is_left_out_is_supposed_and_told(tfcalc: Program, question: str) -> None:
+    line = shlex.split(SUPPOSED[question])
     found, wanted = tfcalc(question), tfcalc(*line)
     assert (found.returncode, found.stdout) == (wanted.returncode, wanted.stdout)
     assert found.stdout
-    assert f"differ: this is {line[1]}; tfcalc models " in found.stderr
+    assert (f"differ: this is {line[1]}; " in found.stderr) is (line[1] != "gpt2")
+    assert ("says no tokens: these are 1B" in found.stderr) is (line[-1] == "1B")
 
 
 @pytest.mark.parametrize("question", REFUSED)

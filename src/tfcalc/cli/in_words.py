@@ -74,6 +74,8 @@ LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
 BEFORE = MARKS.replace(".", "")
 """Marks before a word: a path may begin with a dot."""
+SUCH_TOKENS = "1B"
+"""Tokens of a run of which none are said: its hours and its price are in proportion to them."""
 TABLES_OF_CARDS = ("fit", "train", "serve", "memory", "gpus")
 """Commands that have a row or a column for each of several cards."""
 FORMULA = re.compile(r"[\w.·*+/()-]*[²³^][\w.·*+/()^²³-]*")
@@ -82,10 +84,15 @@ USED = re.compile(r"(--[a-z-]+)\}")
 """An amount in a line of the table."""
 
 
-class OfASize(UsageError):
-    """A size in the place of a model (exit 2): ``line`` answers the question for a usual model of this size."""
+class Supposed(UsageError):
+    """A question that leaves something out (exit 2): ``line`` answers it with what the error says is supposed.
+
+    Where one of the options ``said_by`` is typed behind it, nothing is left out, and ``alone`` is the line.
+    """
 
     line: Sequence[str] = ()
+    said_by: Sequence[str] = ()
+    alone: Sequence[str] = ()
 
 
 class Read(NamedTuple):
@@ -144,8 +151,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
 
     >>> question_in("will llama 3 70b fit on 2 rtx 4090s?".split())
     ['llama-3-70b', '--gpu', '2xrtx-4090']
-    >>> question_in("how long to finetune gpt2 on an a100".split()), question_in("how big is it".split())
-    (['train', 'gpt2', '--gpu', 'a100'], None)
+    >>> question_in("how long to finetune gpt2 on 1B tokens".split()), question_in("how big is it".split())
+    (['train', 'gpt2', '--tokens', '1B'], None)
     >>> question_in("kv cache of qwen2.5 7b at 32k".split())
     ['explain', 'KV cache', 'qwen2.5-7b', '--context', '32k']
     """
@@ -169,10 +176,12 @@ def plan_of_a_number(words: Sequence[str]) -> list[str] | None:
     models, rest = found_in(said, a_model)
     numbers = [word for word in rest if BYTES_SAID.fullmatch(word)]
     ways = [word for way in ways_of_training(rest) for word in way.split()]
-    if len(models) != 1 or len(numbers) != 1 or not ways:
+    serves = not CLASSES["SERVE"].isdisjoint(map(str.lower, rest))
+    if len(models) != 1 or len(numbers) != 1 or not (ways or serves):
         return None
-    given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, "fit"), value)]
-    return ["why", numbers[0], *models, "--train", *ways, *given]
+    line = ("fit", "--train") if ways else ("memory --serve", "--serve")
+    given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, line[0]), value)]
+    return ["why", numbers[0], *models, line[1], *ways, *given]
 
 
 def _asked_by(read: Read) -> list[str] | None:
@@ -605,13 +614,28 @@ def _of_a_size(read: Read) -> TfcalcError:
         preset(f"{family}-{size}")
     names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
     if model := a_model_of(size.lower()):
+        meant, taken = (
+            "" if read.explains else read.meant,
+            Supposed(f"models of {quoted(size)} differ: this is {model}", names),
+        )
         with suppress(UsageError):
-            meant = "" if read.explains else read.meant
-            if line := question_in([model if word == size else word for word in read.said], meant):
-                taken = OfASize(f"models of {quoted(size)} differ: this is {model}", names)
-                taken.line = line
-                return taken
+            try:
+                taken.line = question_in([model if word == size else word for word in read.said], meant) or ()
+            except Supposed as further:
+                taken = Supposed(f"{taken.message}; {further.message}", taken.hint)
+                taken.line = further.line
+        if taken.line:
+            return taken
     return UsageError(f"models of {quoted(size)} differ; name one", names)
+
+
+def _of_no_tokens(read: Read) -> TfcalcError:
+    """The error of a run whose tokens are not said: with the line of some."""
+    line = _understood(*_line("train", read))
+    taken = Supposed(f"the question says no tokens: these are {SUCH_TOKENS}", "--tokens N takes yours")
+    taken.said_by, taken.alone = OF_A_RUN, _on_several(line) if len(read.cards) > 1 else line
+    taken.line = [*taken.alone, "--tokens", SUCH_TOKENS]
+    return taken
 
 
 REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
@@ -619,8 +643,9 @@ REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
     "family": lambda read: _of_several(read) or UsageError("", ""),
     "guesses": _of_guesses,
     "size": _of_a_size,
+    "tokens": _of_no_tokens,
 }
-"""Refusals whose remedy is the line of another question."""
+"""Errors whose remedy is the line of another question."""
 
 
 def _is_of_tokens(words: Sequence[str], word: str) -> bool:

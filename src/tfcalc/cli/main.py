@@ -219,10 +219,12 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
 def _line_of(
     words: Sequence[str], options: Sequence[str], meant: str = "", *, explains: bool = False
 ) -> list[str] | None:
-    """The line of a question; a size in the place of a model is taken for a usual model of it, which is told."""
+    """The line of a question; what it leaves out is supposed, and told."""
     try:
         return cast("list[str] | None", _words().question_in(words, meant, explains=explains))
-    except _words().OfASize as taken:
+    except _words().Supposed as taken:
+        if any(word.partition("=")[0] in taken.said_by for word in options):
+            return [*taken.alone]
         tell(f"tfcalc: {taken}", ascii_only="--ascii" in options)
         return [*taken.line]
 
