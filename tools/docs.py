@@ -54,7 +54,8 @@ from tools.docs_real_runs import TABLES as TABLES_OF_RUNS
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 from tools.docs_rooms import TABLES as TABLES_OF_ROOMS
 
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+CONSOLE = re.compile(r"(?P<width><!-- width (\d+) -->\n)?```console\n(.*?)```", re.DOTALL)
+"""A transcript, and how wide it is, where a comment says so: programs that show Markdown in a terminal need a margin."""
 GENERATED_KINDS = (
     "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
     "|budgets|rooms|ledger"
@@ -65,14 +66,16 @@ WIDTH, UNFOLDED = "80", "1000"
 
 def refreshed(text: str) -> str:
     """The text with every generated block made anew."""
-    text = CONSOLE.sub(lambda match: f"```console\n{_console(match[1])}```", text)
+    text = CONSOLE.sub(
+        lambda match: f"{match['width'] or ''}```console\n{_console(match[3], match[2] or WIDTH)}```", text
+    )
     return GENERATED.sub(lambda match: match[1] + "\n".join(_table(match[2], match[3].split())) + "\n" + match[5], text)
 
 
-def _console(block: str) -> str:
+def _console(block: str, width: str) -> str:
     """Each ``$ tfcalc`` line, followed by what it prints."""
     commands = [line for line in block.splitlines() if line.startswith("$ ")]
-    return "\n".join(f"{line}\n{_output(line.removeprefix('$ '))}" for line in commands)
+    return "\n".join(f"{line}\n{_output(line.removeprefix('$ '), width)}" for line in commands)
 
 
 def _output(line: str, width: str = WIDTH) -> str:

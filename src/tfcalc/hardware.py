@@ -333,6 +333,7 @@ def matching(word: str) -> list[Accelerator]:
     >>> [gpu.name for gpu in matching("h200")], len(matching("apple")) > 9, [gpu.name for gpu in matching("94GB")]
     (['H200-SXM'], True, ['H100-NVL'])
     """
+    word = re.sub(r"^\d+ *[x×] *", "", word)
     known, asked = list(accelerators()), "".join(word.lower().split())
     if not asked or asked == "all":
         return known

@@ -145,7 +145,7 @@ SPELLED = {
     "tokens per parameter": ("Chinchilla", "scaling laws"),
     "TPOT": ("tpot", "inter-token latency", "ITL"),
     "activations": ("saved tensors",),
-    "34sbh": ("34sbh + 5as^2b", "34SBH"),
+    "34sbh": ("34sbh + 5as^2b", "34SBH", "34sbh+5abs^2", "s*b*h*(34 + 5*a*s/h)"),
     "roofline": ("Roofline model", "ridge point"),
 }
 

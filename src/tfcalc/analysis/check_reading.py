@@ -75,16 +75,26 @@ def by_thumb(text: str) -> str:
 def said_of(text: str) -> str:
     """The quantity that a formula or a number says itself to be of; "" where it says none.
 
-    >>> said_of("6ND"), said_of("168.4MiB"), said_of("4h")
-    ('flops', 'memory', '')
+    >>> said_of("6ND"), said_of("168.4MiB"), said_of("4h"), said_of("24lbh²")
+    ('flops', 'memory', '', 'flops')
     """
     if by_thumb(text):
         return "flops"
     try:
         unit = given.read(text).unit
     except UsageError:
-        return ""
+        return "flops" if _has_tokens(text) else ""
     return UNITS[unit][0] if unit else ""
+
+
+def _has_tokens(text: str) -> bool:
+    """Return whether a formula has batch and length among its letters, which no parameters have."""
+    letters = {letter for word in re.findall(r"[A-Za-z_]+", text) if len(word) <= SIZES for letter in word}
+    return "b" in letters and bool(letters & {"l", "s"})
+
+
+SIZES = 4
+"""Letters that sizes have side by side; a longer word is a name."""
 
 
 def rounds_to(value: Ratio, number: WrittenNumber) -> bool:

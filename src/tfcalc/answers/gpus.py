@@ -180,7 +180,8 @@ def gpus(name: str = "") -> ListOfGpus:
     """List the accelerators that are known, with peaks, memory, bandwidth, links, prices, and their sources.
 
     Args:
-        name: only those that this may mean: ``"h100"``, ``"rtx"``, a maker, or an amount of memory such as ``"24GB"``.
+        name: only those that this may mean: ``"h100"``, ``"rtx"``, a maker, an amount of memory such as ``"24GB"``, or
+            several of these with commas between them.
 
     Returns:
         ListOfGpus: ``gpus``, in the order of the table.
@@ -188,7 +189,7 @@ def gpus(name: str = "") -> ListOfGpus:
     Raises:
         UsageError: no accelerator is called so.
 
-    >>> [card.name for card in gpus("h200").cards]
-    ['H200-SXM']
+    >>> [card.name for card in gpus("h200,l4").cards]
+    ['H200-SXM', 'L4']
     """
-    return ListOfGpus(matching(name))
+    return ListOfGpus(list({card.name: card for word in name.split(",") for card in matching(word)}.values()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from math import ceil, log2
-from typing import TYPE_CHECKING, Any, ClassVar
+from math import ceil
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import PAIRS
@@ -118,6 +118,7 @@ class TrainQuestion(NamedTuple):
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
         cards: GPUs of the table; by default the common ones.
         pairs: pairs of queries and keys that count in the MFU, of ``Workload.attention``: all, as `flops --mfu` has it.
+        days: days within which the run is to end; None for a month.
     """
 
     model: Model
@@ -131,6 +132,7 @@ class TrainQuestion(NamedTuple):
     prices: Mapping[str, Price] = NO_PRICES
     cards: tuple[Capacity, ...] = ()
     pairs: str = "full"
+    days: float | None = None
 
 
 class RunOnCard(VerdictOnCard):
@@ -698,6 +700,8 @@ class Train(Answer):
             )
         else:
             title = f"{verdict}: {tokens} in {duration(one.hours(one.step_seconds))}{self._span(one)}{self._money(one)}"
+        if in_time := self._in_time(one):
+            title = f"{in_time}; on {name_of(one)}: {title}"
         return self._sheet(title, [_row(one, Train.run)], *self._notes(one))
 
     def _span(self, one: RunOnCard) -> str:
@@ -736,10 +740,37 @@ class Train(Answer):
         run, plan = one.ran
         if hours > HOURS_OF_A_RUN and value_of(run.batch_size) * value_of(plan.grad_accum) == 1:
             yield "--batch N (sequences at once, not 1: fit --train --gpu NAME says how many)"
-        if hours > HOURS_OF_A_MONTH and one.gpus == one.card.gpus:
-            gpus = one.gpus << ceil(log2(hours / HOURS_OF_A_MONTH))
-            shared = "" if one.gpus > 1 else " --fsdp"
-            yield f"--gpu {gpus}x{one.accelerator.name}{shared} (to end within a month, at the same rate per GPU)"
+        more, rate = self._more_gpus(one, HOURS_OF_A_MONTH)
+        if more and self.question.days is None:
+            yield f"{more} (to end within a month, {rate})"
+
+    def _more_gpus(self, one: RunOnCard, within: float) -> tuple[str, str]:
+        """The options of as many GPUs as end the run within these hours, and at which rate; "" twice where one does.
+
+        More than one server's are whole servers.
+        """
+        seconds = one.step_seconds or (one.timed.seconds if one.timed else one.floor)
+        if not seconds or one.hours(seconds) <= within or one.gpus != one.card.gpus:
+            return "", ""
+        gpus = ceil(one.hours(seconds) * one.gpus / within)
+        whole = gpus if gpus < OF_A_SERVER else ceil(gpus / OF_A_SERVER) * OF_A_SERVER
+        rate = (
+            "at the same rate per GPU" if one.step_seconds else f"without {one.untimed}" if one.timed else "at the peak"
+        )
+        return f"--gpu {whole}x{one.accelerator.name}{'' if one.gpus > 1 else ' --fsdp'}", rate
+
+    def _in_time(self, one: RunOnCard) -> str:
+        """How many GPUs end the run within the days that were asked for; "" where none were."""
+        if self.question.days is None:
+            return ""
+        hours = self.question.days * HOURS_OF_A_DAY
+        more, rate = self._more_gpus(one, hours)
+        seconds = one.step_seconds or one.floor
+        if more:
+            return f"Within {duration(hours)}: {more}, {rate}"
+        if not seconds or one.hours(seconds) > hours:
+            return f"How many GPUs end it within {duration(hours)} is not known"
+        return f"Within {duration(hours)}: {name_of(one)}{'' if one.step_seconds else ', at the peak'}"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:
@@ -823,6 +854,8 @@ def _of_experts(one: RunOnCard) -> Iterator[str]:
         yield f"{NO_EXPERT_PARALLELISM}: {one.judge.case.layouts_of_experts()}"
 
 
+OF_A_SERVER, HOURS_OF_A_DAY = 8, 24
+"""GPUs of a server, which are rented together."""
 HOURS_OF_A_RUN = 1
 """Hours from which on a run with one sequence at a time is told of larger batches; of more GPUs from a month on."""
 

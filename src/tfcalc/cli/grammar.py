@@ -12,7 +12,8 @@ CLASSES = {
     for name, said in {
         "TRAIN": "train training trained finetune fine-tune finetuning fine-tuning tune tuning pretrain pretraining "
         "sft",
-        "SERVE": "serve serving served inference infer deploy host users requests",
+        "FROM-SCRATCH": "train training pretrain pretraining",
+        "SERVE": "serve serving served inference infer deploy host users requests vllm sglang",
         "TIME": "long hours days time fast faster slow slower speed cost costs expensive money throughput latency "
         "tokens/s second seconds price prices",
         "FIRST": "ttft tpot itl prefill decode decoding generation",
@@ -21,7 +22,6 @@ CLASSES = {
         "LARGEST": "largest biggest highest maximum max",
         "LIMITED": "batch sequence context concurrency prompt",
         "SHAPE": "layers layer heads shape width wide depth deep hidden d_model",
-        "SIZES": "heads head layers vocab",
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
@@ -40,6 +40,7 @@ CLASSES = {
         "TWICE": "double doubles doubling doubled twice",
         "STATES": "optimizer activations gradients logits",
         "FORWARD": "process processing forward inference infer read reading",
+        "AFFECTS": "affect affects change changes grow grows scale scales depend depends influence influences",
         "ONE-MORE": "more another additional extra",
         "SHARE": "share fraction percentage percent proportion",
         "BIGGER": "bigger larger",
@@ -60,7 +61,6 @@ ALONE = " ."
 """End of a line that takes no option but its own: whatever else is said is not understood."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("ENERGY", "! energy"),
-    ("SEVERAL-CARDS", "! cards"),
     ("GUESS CARD|DRAFT-MODEL !SPECULATE|NO-MODEL", "! guesses"),
     ("GUESS CARD|DRAFT-MODEL !NO-MODEL", "serve"),
     ("EXPLAINS MEANT CARD", NO_QUESTION),
@@ -100,6 +100,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("NO-MODEL CARD model|models MOST|RUNS", "! a question is about one model; tfcalc fit MODEL --gpu {--gpu}"),
     ("NO-MODEL FAMILY", "! family"),
     ("NO-MODEL CARD !CONCEPT|TRAIN|SERVE|RUNS|FITS", "gpus {--gpu} ."),
+    ("NO-MODEL SEVERAL-CARDS !RUNS|FITS", "gpus {--gpu} ."),
+    ("NO-MODEL CARD ABOUT:peakflops !GIVEN", "gpus {--gpu} ."),
     (
         "NO-MODEL CARD CONCEPT|GLANCE !OPENS:card",
         "! '{--gpu}' in the question is a card, and no model is named; name one: tfcalc {usual-model} --gpu {--gpu}",
@@ -122,6 +124,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("EXPLAINS CONCEPT|GLANCE", "explain ABOUT"),
     ("EXPLAINS ONE-WORD !GIVEN", "explain {word} ."),
     ("EXPLAINS", NO_QUESTION),
+    ("gqa mha|SAVE !CARD|GIVEN", "compare '{model}' '{model} --attention mha'"),
+    ("gqa mqa !CARD|GIVEN", "compare '{model}' '{model} --attention mqa'"),
     ("CHANGE", "compare '{model} {without}' '{model} {change}' {mode}"),
     ("ABOUT:6nd 6nd", "explain ABOUT"),
     ("FORMULA !CARD", "check {formula} {model} ."),
@@ -143,12 +147,17 @@ TABLE: tuple[tuple[str, str], ...] = (
         "! FLOPs outside of training are counted for each token; type tfcalc {model}, whose line forward has them",
     ),
     ("CARD MANY:tokens fit|fits|kv|cache|KV !TRAIN|ADAPTER", "memory --serve"),
+    ("FROM-SCRATCH MANY-CARDS OF-A-CLUSTER !DAYS|ADAPTER|WAY-OF-TRAINING|RUN|SAMPLES|EPOCHS|MAX-STEPS", "plan"),
     (
         "TRAIN MANY-CARDS DAYS !RUN|SAMPLES|EPOCHS|MAX-STEPS",
         "! how long a run takes follows from its tokens, and the question says none; "
         "type tfcalc train {model} --gpu 8xh100 --tokens 1B, which has the hours of a billion",
     ),
     ("MANY:experts !CARD", ""),
+    ("MANY:layers CARD offload|offloaded|gpu|vram !TRAIN", "memory --serve --engine llama.cpp"),
+    ("ABOUT:tensorparallelism CARD !TRAIN|GIVEN", "serve --for gpus"),
+    ("AFFECTS LENGTHS TRAIN VRAM !GIVEN|CARD", "sweep --of memory --train --seq 1k,2k,4k,8k"),
+    ("does|why ABOUT:vocabulary TRAIN !CARD|GIVEN|VRAM", "explain ABOUT"),
     ("TOKENS-PER-SECOND", "flops --train --mfu"),
     ("CARD UTILISATION !MFU", "flops --train --mfu"),
     ("tokens MANY:tokens TRAIN !TIME", "explain ABOUT:tokensperparameter"),
@@ -159,13 +168,14 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("SLO CARD !TRAIN|ADAPTER", "serve"),
     ("SLO !TRAIN|ADAPTER", "serve --for gpus"),
     (
-        "SIZES ABOUT:modelshape|ABOUT:multiheadattention|ABOUT:gqa|ABOUT:headdimension|ABOUT:vocabulary !GIVEN|CARD",
-        "",
+        "SIZE-OF-CONFIG what|many|size|dim|dimension "
+        "!GIVEN|CARD|VRAM|COUNT|FLOPS|COMPUTED|TRAIN|SERVE|TIME|ADAPTER|EXPLAINS|TYPED|much|big|large|bytes|why",
+        "explain overview.facts.{size-of-config} .",
     ),
     ("PART FLOPS TRAIN !CONCEPT|GLANCE|CARD|token", "explain {part} --of flops --train"),
     ("PART FLOPS RUN !CONCEPT|GLANCE|CARD|token|decode|prefill", "explain {part} --of flops --train"),
     ("PART FLOPS !CONCEPT|GLANCE|CARD|token|decode|prefill", "explain {part} --of flops"),
-    ("PART COUNT !CONCEPT|GLANCE|CARD|TRAIN|SERVE|TIME|FLOPS", "explain {part}"),
+    ("PART COUNT !CONCEPT|CARD|TRAIN|SERVE|TIME|FLOPS", "explain {part}"),
     ("TYPED MEANT:memory TRAIN", "memory --train"),
     ("TYPED MEANT:memory SERVE", "memory --serve"),
     ("TYPED !MEANT:flops|MEANT:gpus", "{meant}"),
@@ -190,6 +200,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("FLOPS prefill", "flops --phase prefill"),
     ("FLOPS RUN", "flops --train"),
     ("FLOPS", "flops"),
+    ("TRAIN TIME !MEANT|RUN|SAMPLES|EPOCHS|MAX-STEPS", "! tokens"),
     ("TRAIN TIME", "train"),
     ("TRAIN ABOUT:activations|ABOUT:gradients|ABOUT:logits !CARD", "explain ABOUT"),
     ("TRAIN ABOUT:activations|ABOUT:gradients|ABOUT:logits !MEANT", "memory --train"),
@@ -201,6 +212,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("SERVE ABOUT:kvcache !TIME|MEANT", "memory --serve"),
     ("SERVE VRAM !TIME|HARDWARE", "memory --serve"),
     ("TIME RUN|SAMPLES|EPOCHS|MAX-STEPS !SERVE", "train"),
+    ("SERVE|million ONE-CARD cost|costs|price|expensive !PRICE|a|an|one|single|my", "serve --for gpus"),
     ("SERVE|TIME", "serve"),
     ("HARDWARE what|which|smallest|cheapest", "fit --serve"),
     ("weights BYTES", "memory"),
@@ -239,6 +251,17 @@ PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "e
     "mlp": "ffn"
 }
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
+SIZES_OF_CONFIG = {
+    r"(kv|key[- ]value) heads?": "kv_heads",
+    r"heads?[- ](dim|dimension|size|width)": "head_dim",
+    r"(hidden|embedding|model) (size|dim|dimension)|d_model": "hidden_size",
+    r"vocab(ulary)?( size)?": "vocab_size",
+    r"layers": "layers",
+    r"heads": "heads",
+}
+"""Sizes that everything at a glance has of a model, by how they are called; the first pattern of a word's is meant."""
+OF_A_CLUSTER = re.compile(r"(\d+x)?(a100|[hb][1238]00|gb[23]00)(-.*)?", re.ASCII)
+"""Cards that runs over many of are known, which ``plan`` estimates by."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")
 """Words for the classic Transformer's halves, beside its sizes."""
 LENGTH, PROMPT, FORMAT, CACHE = "--length", "--input-tokens", "--weights", "--kv"
@@ -285,6 +308,10 @@ SPELLED = tuple(
         (r"\b8bit[ -](?:adamw?|optimi[sz]er)\b", "adamw-8bit"),
         (r"\b(?:adamw?|optimi[sz]er) (?:in )?8bit\b", "adamw-8bit"),
         (r"\bper (?:(?:a|one|1) ?)?(?:m|million) tokens?\b", "per million tokens"),
+        (
+            r"\b(?:generat(?:e|ing)|writ(?:e|ing)|for) (?:1|a|one) ?(?:m|million) (?:output )?tokens\b",
+            "per million tokens",
+        ),
         (r"(?<![\w.])(\d[\w.,]*) ?tok(?:en)?s? ?(?:/|per) ?s(?:ec(?:ond)?)?\b", r"\1 tokens/s"),
         (r"(?<![\w.])(\d[\d.]*[km]?)-(tokens?|context|gpus?|users?)\b", r"\1 \2"),
         (r"(?<![\w.])(\d[\d.]*) (?:usd|dollars?)\b", r"$\1"),
@@ -320,6 +347,8 @@ WAYS = {
     "grpo": "--method grpo",
     "ppo": "--method ppo",
     "fsdp": "--fsdp",
+    "fsdp2": "--fsdp",
+    "fsdp1": "--zero 3 --layout fsdp1",
     "ddp": "--zero 0",
     **{f"zero {stage}": f"--zero {stage}" for stage in (1, 2, 3)},
     **{f"{name}{stage}": f"--zero {stage}" for name in ("zero", "zero-") for stage in (1, 2, 3)},
@@ -342,7 +371,8 @@ WAYS = {
 """Options of training by the words that ask for them, the longer ones first."""
 WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
 """What a way of training is compared with, by its option, where that is not tfcalc's default."""
-OF_SEVERAL = ("--zero", "--fsdp")
+OF_SEVERAL, SEVERAL = ("--zero", "--fsdp"), "8"
+"""How options begin that share a model over GPUs, and over how many where a question says none: a server's."""
 OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")

@@ -24,12 +24,15 @@ from tfcalc.cli.grammar import (
     KINDS,
     LENGTH,
     NO_QUESTION,
+    OF_A_CLUSTER,
     OF_A_RUN,
     OF_SEVERAL,
     OF_TRAINING,
     ONE_OF_MANY,
     PARTS,
     PROMPT,
+    SEVERAL,
+    SIZES_OF_CONFIG,
     SPECULATE,
     TABLE,
     WITHOUT,
@@ -71,10 +74,25 @@ LONGEST_QUESTION = 100
 """Words of a question: longer texts are none, and each of their words would be looked up."""
 BEFORE = MARKS.replace(".", "")
 """Marks before a word: a path may begin with a dot."""
+SUCH_TOKENS = "1B"
+"""Tokens of a run of which none are said: its hours and its price are in proportion to them."""
+TABLES_OF_CARDS = ("fit", "train", "serve", "memory", "gpus")
+"""Commands that have a row or a column for each of several cards."""
 FORMULA = re.compile(r"[\w.·*+/()-]*[²³^][\w.·*+/()^²³-]*")
 """A formula with a power: ``12nh²``."""
 USED = re.compile(r"(--[a-z-]+)\}")
 """An amount in a line of the table."""
+
+
+class Supposed(UsageError):
+    """A question that leaves something out (exit 2): ``line`` answers it with what the error says is supposed.
+
+    Where one of the options ``said_by`` is typed behind it, nothing is left out, and ``alone`` is the line.
+    """
+
+    line: Sequence[str] = ()
+    said_by: Sequence[str] = ()
+    alone: Sequence[str] = ()
 
 
 class Read(NamedTuple):
@@ -113,6 +131,11 @@ class Read(NamedTuple):
         """The concept that is named."""
         return self.named.concept if self.named else None
 
+    @property
+    def cards(self) -> list[str]:
+        """The cards, each with its number."""
+        return ",".join(self.values("--gpu")).split(",") if self.values("--gpu") else []
+
     def values(self, slot: str) -> list[str]:
         """The values that were said of an option."""
         return [value for option, value in self.given if option == slot]
@@ -128,8 +151,8 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
 
     >>> question_in("will llama 3 70b fit on 2 rtx 4090s?".split())
     ['llama-3-70b', '--gpu', '2xrtx-4090']
-    >>> question_in("how long to finetune gpt2 on an a100".split()), question_in("how big is it".split())
-    (['train', 'gpt2', '--gpu', 'a100'], None)
+    >>> question_in("how long to finetune gpt2 on 1B tokens".split()), question_in("how big is it".split())
+    (['train', 'gpt2', '--tokens', '1B'], None)
     >>> question_in("kv cache of qwen2.5 7b at 32k".split())
     ['explain', 'KV cache', 'qwen2.5-7b', '--context', '32k']
     """
@@ -141,13 +164,53 @@ def question_in(words: Sequence[str], meant: str = "", *, explains: bool = False
     return _asked_by(_read(said, meant, explains=explains))
 
 
+def plan_of_a_number(words: Sequence[str]) -> list[str] | None:
+    """The line that finds the bytes of a sentence in the training that it names; None where it names none.
+
+    >>> plan_of_a_number("does GRPO of qwen3-0.6b with batch 4 take 49 GB".split())
+    ['why', '49GB', 'qwen3-0.6b', '--train', '--method', 'grpo', '--batch', '4']
+    >>> plan_of_a_number("does gpt2 take 49 GB".split()) is None
+    True
+    """
+    said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
+    models, rest = found_in(said, a_model)
+    numbers = [word for word in rest if BYTES_SAID.fullmatch(word)]
+    ways = [word for way in ways_of_training(rest) for word in way.split()]
+    serves = not CLASSES["SERVE"].isdisjoint(map(str.lower, rest))
+    if len(models) != 1 or len(numbers) != 1 or not (ways or serves):
+        return None
+    line = ("fit", "--train") if ways else ("memory --serve", "--serve")
+    given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, line[0]), value)]
+    return ["why", numbers[0], *models, line[1], *ways, *given]
+
+
 def _asked_by(read: Read) -> list[str] | None:
     """The line of the first row of the table that holds. Raises UsageError where it refuses."""
     facts = frozenset(_facts(read))
     row = next(row for asks, row in TABLE if holds(asks, facts))
     if row.startswith("!"):
         raise _refusal(row.removeprefix("! "), read)
-    return None if row == NO_QUESTION else _understood(*_line(row, read))
+    if row == NO_QUESTION:
+        return None
+    line, left = _line(row, read)
+    return _understood(_on_several(line) if len(read.cards) > 1 else line, left)
+
+
+def _on_several(line: list[str]) -> list[str]:
+    """The line of a question about several cards. Raises UsageError where it has no table of them, with one for each.
+
+    >>> _on_several(["gpt2", "--gpu", "h100,t4"])
+    ['fit', 'gpt2', '--serve', '--gpu', 'h100,t4']
+    """
+    if line[0] in TABLES_OF_CARDS:
+        return line
+    if line[0] not in COMMANDS:
+        return ["fit", line[0], "--serve", *line[1:]]
+    place = line.index("--gpu") + 1 if "--gpu" in line else len(line)
+    first, *others = "".join(line[place:][:1]).split(",")
+    fact = f"{line[0]} is of one card, and the question names {1 + len(others)}"
+    more = ", then with ".join(f"--gpu {card}" for card in others)
+    raise UsageError(fact, f"type tfcalc {shlex.join([*line[:place], first, *line[place + 1 :]])}, then with {more}")
 
 
 def holds(asks: str, facts: frozenset[str]) -> bool:
@@ -175,7 +238,7 @@ def _read(said: list[str], meant: str, *, explains: bool) -> Read:
     many = _how_many(rest, cards) or "gpus" * (
         bool(models) and meant == "gpus" and not words.isdisjoint(CLASSES["NEED"])
     )
-    given = [("--gpu", card) for card in counted(cards, rest)]
+    given = [("--gpu", ",".join(counted(cards, rest)))] if cards else []
     if not models and (size := next((one for one in rest if SIZE.fullmatch(one) and not _is_of_tokens(rest, one)), "")):
         rest[rest.index(size)] = ""
     first = named_among(rest)
@@ -204,7 +267,7 @@ def _facts(read: Read) -> Iterator[str]:
     """Facts about a question, by the terms for them in the table."""
     words, rest, concept = read.words, [word for word in read.rest if word], read.concept
     given = [(slot, value) for slot, value in read.given if slot != "--gpu"]
-    cards = read.values("--gpu")
+    cards = read.cards
     yield from words
     yield from (name for name, those in CLASSES.items() if those & words)
     yield from (slot.strip("-").upper() for slot, _ in given)
@@ -220,6 +283,7 @@ def _facts(read: Read) -> Iterator[str]:
         "ONE-CARD": len(cards) == 1 and not _several(cards),
         "SEVERAL-CARDS": len(cards) > 1,
         "BYTES-OF-CARD": any(map(BYTES_SAID.fullmatch, cards)),
+        "OF-A-CLUSTER": all(map(OF_A_CLUSTER.fullmatch, cards)),
         "MANY-CARDS": read.many in CLASSES["HARDWARE"],
         "SIZE": bool(read.size),
         "GIVEN": bool(given),
@@ -233,6 +297,7 @@ def _facts(read: Read) -> Iterator[str]:
         "ENERGY": any(concept_of(word) is known()["energy"] for word in words),
         "FAMILY": not read.models and _of_several(read) is not None,
         "PART": any(word.lower() in PARTS for word in rest),
+        "SIZE-OF-CONFIG": len(_sizes_of_config(read)) == 1,
         "ONE-WORD": len(_own_words(read)) == 1,
         "TYPED": read.said[:1] != [] and read.said[0].lower() == read.meant,
         "MEANT": bool(read.meant),
@@ -359,7 +424,7 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
             left.append(value)
     if first == "design" and not read.models and not {"--budget-usd", "--days", "--memory"} & set(fixed):
         left = [*left, *options.pop("--gpu", "").split()]
-    if first == "fit" and read.many and "--gpu" not in options:
+    if (first in ("fit", "plan") or "--days" in options) and read.many and "--gpu" not in options:
         options = {"--gpu": ONE_OF_MANY, **options}
     if first == "fit" and any(option in options for option in OF_A_RUN):
         first = "train"
@@ -369,6 +434,8 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
             fixed += way * (way[0] not in fixed)
             if options.get(way[0], way[-1]) != way[-1]:
                 left.append(options.pop(way[0]))
+    if any(way in fixed for way in OF_SEVERAL) and not (_several(read.cards) or {"--gpus", "--dp"} & set(options)):
+        options["--gpus"] = SEVERAL
     for adapters in ("--lora", "--qlora"):
         if adapters in fixed and "--lora" in options:
             fixed.remove(adapters)
@@ -454,10 +521,19 @@ def _own_words(read: Read) -> list[str]:
     return [word for word in read.rest if word and word.lower() not in FILLERS]
 
 
+def _sizes_of_config(read: Read) -> list[str]:
+    """The sizes of a config that a question names."""
+    said, found = " ".join(read.said).lower(), list[str]()
+    for pattern, size in SIZES_OF_CONFIG.items():
+        said, times = re.subn(rf"\b({pattern})\b", "", said)
+        found += [size] * bool(times)
+    return found
+
+
 def _shared(read: Read) -> str:
     """The GPUs over which a change shares, where the question says none."""
-    many = read.values("--gpus") or _several(read.values("--gpu"))
-    return "--gpus 8" if read.change.startswith(OF_SEVERAL) and not many else ""
+    many = read.values("--gpus") or _several(read.cards)
+    return f"--gpus {SEVERAL}" if read.change.startswith(OF_SEVERAL) and not many else ""
 
 
 def _several(cards: Sequence[str]) -> bool:
@@ -466,7 +542,7 @@ def _several(cards: Sequence[str]) -> bool:
 
 def _memory(read: Read) -> str:
     """The memory that a card leaves to a process, rounded down."""
-    return f"{of_card(read.values('--gpu')[0]).bytes * 10 // 2**30 / 10:g}GiB"
+    return f"{of_card(read.cards[0]).bytes * 10 // 2**30 / 10:g}GiB"
 
 
 def _compute(params: float) -> str:
@@ -487,6 +563,7 @@ VALUES: Mapping[str, Callable[[Read], str]] = {
     "number-of-models": lambda read: str(len(read.models)),
     "part": lambda read: next(PARTS[word.lower()] for word in read.rest if word.lower() in PARTS),
     "size": lambda read: read.size,
+    "size-of-config": lambda read: _sizes_of_config(read)[0],
     "tokens-a-parameter": lambda _: str(TOKENS_A_PARAMETER),
     "tokens-of-size": lambda read: short(TOKENS_A_PARAMETER * parse_count(read.size), billion="B"),
     "usual-model": lambda read: read.concept.model if read.concept else "",
@@ -526,22 +603,8 @@ def _of_guesses(read: Read) -> TfcalcError:
     return UsageError(f"the question does not say {' and '.join(missing)}", remedy)
 
 
-def _of_cards(read: Read) -> TfcalcError:
-    """The refusal of several cards: with the line for the first of them, where a model is named."""
-    first, *others = read.values("--gpu")
-    more_cards = [("--gpu", card) for card in others]
-    fact = f"the question names {1 + len(others)} cards, {' and '.join((first, *others))}"
-    line = None
-    with suppress(TfcalcError):  # of the rest of the question
-        line = _asked_by(read._replace(given=[one for one in read.given if one not in more_cards]))
-    if not line or "--gpu" not in line:
-        return UsageError(fact, "ask about one of them")
-    more = ", then with ".join(f"--gpu {card}" for card in others)
-    return UsageError(fact, f"type tfcalc {shlex.join(line)}, then with {more}")
-
-
 def _of_a_size(read: Read) -> TfcalcError:
-    """The refusal of a size in the place of a model: with the line for a model of this size, where one is usual.
+    """The error of a size in the place of a model: with the line of a model of this size, where one is usual.
 
     Raises UnknownModel where the word before it looks like the name of a family.
     """
@@ -551,21 +614,38 @@ def _of_a_size(read: Read) -> TfcalcError:
         preset(f"{family}-{size}")
     names = f"tfcalc models {size.lower()} lists their names; tfcalc design {size} has shapes of that size"
     if model := a_model_of(size.lower()):
+        meant, taken = (
+            "" if read.explains else read.meant,
+            Supposed(f"models of {quoted(size)} differ: this is {model}", names),
+        )
         with suppress(UsageError):
-            meant = "" if read.explains else read.meant
-            line = question_in([model if word == size else word for word in read.said], meant)
-            names = f"type tfcalc {shlex.join(line)}; {names}" if line else names
+            try:
+                taken.line = question_in([model if word == size else word for word in read.said], meant) or ()
+            except Supposed as further:
+                taken = Supposed(f"{taken.message}; {further.message}", taken.hint)
+                taken.line = further.line
+        if taken.line:
+            return taken
     return UsageError(f"models of {quoted(size)} differ; name one", names)
 
 
+def _of_no_tokens(read: Read) -> TfcalcError:
+    """The error of a run whose tokens are not said: with the line of some."""
+    line = _understood(*_line("train", read))
+    taken = Supposed(f"the question says no tokens: these are {SUCH_TOKENS}", "--tokens N takes yours")
+    taken.said_by, taken.alone = OF_A_RUN, _on_several(line) if len(read.cards) > 1 else line
+    taken.line = [*taken.alone, "--tokens", SUCH_TOKENS]
+    return taken
+
+
 REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
-    "cards": _of_cards,
     "energy": _of_energy,
     "family": lambda read: _of_several(read) or UsageError("", ""),
     "guesses": _of_guesses,
     "size": _of_a_size,
+    "tokens": _of_no_tokens,
 }
-"""Refusals whose remedy is the line of another question."""
+"""Errors whose remedy is the line of another question."""
 
 
 def _is_of_tokens(words: Sequence[str], word: str) -> bool:

@@ -164,7 +164,7 @@ def _asked_in_words(asked: Sequence[str]) -> int:
     if _is_pasted(words):
         fact = f"{quoted(said)} has {len(said):,} letters, a question at most {MOST_LETTERS}"
         raise UsageError(fact, "ask it in fewer words, or type a command: tfcalc -h lists them")
-    line = _words().question_in(words)
+    line = _line_of(words, options)
     if line is None:
         try:
             return _typer(["explain", said, *options], "explain")
@@ -190,6 +190,8 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     if called == first == "solve":
         return _solved_in_words(said, options)
     if called == first == "why" and said[0].lower() in OF_A_QUESTION:
+        if plan := _words().plan_of_a_number(said):
+            return [*plan, *options]
         named = _words().in_one_piece(said)
         return [called, *named, *options] if named != (" ".join(said),) else None
     if called != "explain" and behind(words) < 2:
@@ -201,10 +203,10 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     if called == "explain" and options[:1] != ["--of"] and "_" not in said[0]:  # which is the key of a number
         options = list(with_context(options)) if asked[1:2] == KV[1:] else options
         alias = "" if called in (first, ALIASES.get(first.lower())) else first
-        line = _words().question_in(words if alias else said, alias, explains=True)
-        line = _words().question_in(words) if line is None and alias else line
+        line = _line_of(words if alias else said, options, alias, explains=True)
+        line = _line_of(words, options) if line is None and alias else line
     elif called in ABOUT_A_MODEL and first.lower() not in OF_SERVERS:
-        line = _words().question_in(words, ALIASES.get(first.lower(), called))
+        line = _line_of(words, options, ALIASES.get(first.lower(), called))
         if line is None and PREPOSITIONS.intersection(said):
             raise UsageError(f"{quoted(' '.join(words))} names no model that is known", "tfcalc models lists them")
     elif called == first == "compare" and len(models := _words().models_in(words[1:])) > 1:
@@ -212,6 +214,19 @@ def _question_of(asked: Sequence[str], typed: Sequence[str]) -> list[str] | None
     else:
         return None
     return None if line is None else [*line, *options]
+
+
+def _line_of(
+    words: Sequence[str], options: Sequence[str], meant: str = "", *, explains: bool = False
+) -> list[str] | None:
+    """The line of a question; what it leaves out is supposed, and told."""
+    try:
+        return cast("list[str] | None", _words().question_in(words, meant, explains=explains))
+    except _words().Supposed as taken:
+        if any(word.partition("=")[0] in taken.said_by for word in options):
+            return [*taken.alone]
+        tell(f"tfcalc: {taken}", ascii_only="--ascii" in options)
+        return [*taken.line]
 
 
 def _solved_in_words(said: Sequence[str], options: Sequence[str]) -> list[str] | None:

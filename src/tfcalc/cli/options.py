@@ -20,7 +20,7 @@ class Option(NamedTuple):
     An option may be ``short_for`` others with their values (None: its own). ``alone`` is its value where none follows
     it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
 
-    An amount is ``hourly`` if it is one of dollars for an hour.
+    An amount is ``hourly`` if it is one of dollars for an hour, and ``timed`` if it is one of seconds.
 
     One of a ``pair`` takes two texts, which are one value with VERSUS between them.
 
@@ -59,6 +59,7 @@ class Option(NamedTuple):
     front: bool = False
     offers: str = ""
     hourly: bool = False
+    timed: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -265,7 +266,7 @@ SHOW = (
 )
 
 
-STEP_TIME = Option("step_time", ("--step-time",), "measured seconds of a step", amount=True)
+STEP_TIME = Option("step_time", ("--step-time",), "measured seconds of a step: 2.5 or 350ms", amount=True, timed=True)
 TUNING = (
     Option(
         "lora",

@@ -284,7 +284,6 @@ OF_COMMAND = {
     },
     "train": {
         "--hours": HOURS,
-        "--days": HOURS,
         "--block-size": "--seq",
         "--global-batch-size": OF_ALL_COPIES,
         "--global-batch": OF_ALL_COPIES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
@@ -55,7 +56,11 @@ def read(option: Option, raw: Any, called: str) -> Value:
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise UsageError(f"{called} {quoted(raw)} is not a number", "give a number above 0")
         try:
-            return parse_amount(_dollars(raw) if option.hourly and isinstance(raw, str) else raw)
+            if not isinstance(raw, str):
+                return parse_amount(raw)
+            if option.timed and (of_seconds := re.fullmatch(SECONDS, raw, re.ASCII)):
+                return parse_amount(of_seconds[1]) / (1000 if of_seconds[2] else 1)
+            return parse_amount(_dollars(raw) if option.hourly else raw)
         except UsageError as error:
             raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
@@ -65,6 +70,10 @@ def read(option: Option, raw: Any, called: str) -> Value:
     if not option.known:
         return raw
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known)
+
+
+SECONDS = r"([\d.]{1,20}) ?(m?)s(?:ec)?"
+"""Seconds or milliseconds with their unit."""
 
 
 def _dollars(text: str) -> str:

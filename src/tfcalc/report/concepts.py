@@ -29,6 +29,7 @@ BESIDE = (
 FILLERS = frozenset(BESIDE.split())
 """Words that a question has beside the name of its concept, left out of both before a second look."""
 NEAREST = 3
+POWERS = str.maketrans("²³", "23")
 MARKS = ",.;:?!()'\""
 """Marks around a word of a sentence."""
 
@@ -90,12 +91,12 @@ def anchor(heading: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Return a name without case, spaces and marks.
+    """Return a name without case, spaces and marks, and powers as figures.
 
-    >>> spelled("Q K^T"), spelled("kv_cache")
-    ('qkt', 'kvcache')
+    >>> spelled("Q K^T"), spelled("kv_cache"), spelled("5as²b")
+    ('qkt', 'kvcache', '5as2b')
     """
-    return "".join(character for character in text.lower() if character.isalnum())
+    return "".join(character for character in text.lower().translate(POWERS) if character.isalnum())
 
 
 @cache

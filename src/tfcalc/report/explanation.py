@@ -249,7 +249,8 @@ class Explained(Answer):
         return sheet._replace(
             title=f"{known.name}: {told}",
             quiet=self.of_concept if own else sheet.quiet,
-            notes=[known.meaning, *formula, *sheet.notes, f"Derived in: {known.link}"],
+            subtitle=". ".join(filter(None, (sheet.subtitle, known.meaning))),  # before a table that may be long
+            notes=[*formula, *sheet.notes, f"Derived in: {known.link}"],
             see_also=(*sheet.see_also, *known.further),
         )
 

@@ -12,7 +12,7 @@ from tfcalc.backends.log_probs import Scoring
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_sizes, facet
 from tfcalc.errors import InvalidModel
-from tfcalc.plans import COLOCATE, DPO, GRPO, NO_ENGINE, PPO, SFT
+from tfcalc.plans import COLOCATE, DPO, GRPO, NO_ENGINE, PPO, SFT, training_preset
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -186,11 +186,15 @@ def _check_beside(plan: Training) -> None:
         "--optimizer-in-backward": plan.optimizer_in_backward,
         f"--lora-dropout {plan.lora_dropout}": bool(plan.lora_dropout) and plan.method == DPO,
         f"--lora {plan.lora}": plan.lora is not None and plan.method == PPO,
-        f"--preset {plan.preset}": bool(plan.preset),
+        f"--preset {plan.preset}": bool(plan.preset) and _method_of(plan.preset) != plan.method,
     }
     if refused := next((words for words, given in asked.items() if given), None):
         remedy = "take --zero 3, or leave it out" if "fsdp" in refused else "leave it out"
         raise InvalidModel(f"{refused} with --method {plan.method} is not supported", remedy)
+
+
+def _method_of(preset: str) -> object:
+    return training_preset(preset).options.get("method", SFT)
 
 
 def _words(flag: str, given: object) -> str:

@@ -18,8 +18,7 @@ from tfcalc.answers.training_memory import PHASES, TrainingMemory
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.model import default_run
-from tfcalc.named_tuple import NamedTuple
-from tfcalc.plans import Serving, Training
+from tfcalc.plans import GRPO, Serving, Training, training_preset
 from tfcalc.search.remedies import Change
 from tfcalc.training.peaks import Peaks
 from tfcalc.workload import Workload
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 OTHER, PART, CHANGED, RARELY = 0.25, 0.5, 1.0, 1.25
 """What it costs to take the number for another phase's, for a part of the peak, or for that of another plan."""
 STATES = ("weights", "master weights", "optimizer", "gradients")
+TRL_OF_2025, OF_TRL = "trl/grpo-0.17", ("recompute", "precision", "optimizer", "loss", "beta")
+"""Whose GRPO took much more memory than later ones do, and by which of its options."""
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
@@ -144,6 +145,9 @@ def _changes(asked: AskedPlan) -> Iterator[tuple[float, Change]]:
         return
     other, words = ("full", "with") if asked.run.recompute == "none" else ("none", "without")
     yield OTHER, Change(f"{words} gradient checkpointing", {"recompute": other})
+    if isinstance(asked.plan, Training) and asked.plan.method == GRPO:
+        options = training_preset(TRL_OF_2025).options
+        yield CHANGED, Change(f"as by --preset {TRL_OF_2025}", {name: options[name] for name in OF_TRL})
     for precision in ("bf16", "bf16-autocast", "bf16-master"):
         yield CHANGED, Change(f"in {precision}", {"precision": precision})
     for optimizer in ("adamw-8bit", "paged-adamw-8bit", "sgd"):

@@ -70,8 +70,8 @@ def starts(given: WrittenNumber, of: str | None, listed: Iterable[PresetSize]) -
     return list(_bytes(listed)) if of in (None, "memory") and given.unit == BYTES_UNIT else []
 
 
-SPARSE_COST = 0.25
-"""What it costs to take twice a peak, which datasheets print for 2:4 sparsity."""
+OTHER_FORMAT = 0.25
+"""What it costs to take a number for the peak of another format than those of 16 bits."""
 
 
 def _peaks() -> Iterator[Start[Cell]]:
@@ -83,7 +83,8 @@ def _peaks() -> Iterator[Start[Cell]]:
     for (form, peak), names in cards.items():
         first, *others = names
         called = first + (f" and {len(others)} more" if others else "")
-        for times, words, cost in ((1, "dense", OWN), (2, "sparse", SPARSE_COST)):
+        cost = OWN if form in ("bf16", "fp16") else OTHER_FORMAT
+        for times, words in ((1, "dense"), (2, "sparse")):
             said = f"FLOPs per second: the {words} peak of {called} in {form}"
             said += f", twice its dense one of {peak / 10**12:g}T, by which an MFU is counted" * (times - 1)
             yield Start(

@@ -253,6 +253,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["gpus"]
         case "flops" if _is_run(rest):
             return ["train", *rest]
+        case "flops" if "--step-time" in _values(rest) and "--mfu" not in rest:
+            return ["flops", *rest, "--mfu"]
         case "params" | "flops" | "memory" if any(word.partition("=")[0] == "--module" for word in rest):
             return ["verify", "--of", command, *_renamed(word for word in rest if word != "--train")]
         case "flops" if _is_served(rest):

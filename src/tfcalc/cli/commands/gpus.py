@@ -8,7 +8,10 @@ from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 
 NAME = Option(
-    "name", (), "list only these GPUs: h100, rtx, a maker, or an amount of memory such as 24GB", argument=True
+    "name",
+    (),
+    "list only these GPUs: h100, rtx, a maker, an amount of memory such as 24GB, or several: h100,4090",
+    argument=True,
 )
 
 

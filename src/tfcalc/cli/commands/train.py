@@ -74,6 +74,7 @@ PACE = (
     ),
     STEP_TIME,
 )
+DAYS = Option("days", ("--days",), "days within which the run is to end: how many of --gpu that takes", amount=True)
 RATES = Option(
     "rates",
     ("--rates",),
@@ -88,7 +89,7 @@ WEIGHTS = tuple(
     for option in SERVING
     if option.name == "weights"
 )
-OF_RUN = ("mfu", "rate", "step_time", "price", "rates")
+OF_RUN = ("days", "mfu", "rate", "step_time", "price", "rates")
 """What is told of a run of so many tokens alone."""
 
 
@@ -108,6 +109,8 @@ def answer(settings: Settings) -> Answered:
     plans = memory_plans(settings, model, settings.workload(model))
     assert plans.training is not None
     cards = fit.cards_named(settings.get("gpu"))
+    if len(cards) != 1:
+        settings.refuse(("days",), "on a table of GPUs", {}, "name one of them: --gpu h100")
     run = plans.workload or default_run(model).replaced(phase="train")
     tokens = _tokens(settings, length, run, plans.training, cards)
     return trained(
@@ -122,6 +125,7 @@ def answer(settings: Settings) -> Answered:
             rates_of_file(settings),
             prices_of(settings),
             cards,
+            days=settings.get("days"),
         )
     )
 
@@ -183,7 +187,7 @@ def share(text: str) -> float:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *LENGTH, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *WEIGHTS, *SHOW),
+    (MODEL_ARGUMENT, *LENGTH, GPU, DAYS, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *WEIGHTS, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
