@@ -18,6 +18,7 @@ from tfcalc.answers.training_memory import PHASES, TrainingMemory
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import GRPO, Serving, Training, training_preset
 from tfcalc.search.remedies import Change
 from tfcalc.training.peaks import Peaks
