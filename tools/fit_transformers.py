@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.conftest import recorded
 from tfcalc import Training, Workload, load
-from tfcalc.answers.train import RunOnCard, TrainQuestion
+from tfcalc.answers.train_run import RunOnCard, TrainQuestion
 from tfcalc.hardware import named
 from tfcalc.search.gpus import of_card
 from tfcalc.timing.estimate import EAGER

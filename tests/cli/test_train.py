@@ -196,7 +196,7 @@ def test_a_step_of_which_a_part_was_never_timed_has_a_floor_alone(quick: Quick) 
 def test_an_optimizer_takes_as_long_as_it_moves_bytes() -> None:
     """Of each parameter AdamW's step moves two moments of 2 bytes, read and written, Lion's one, and SGD's none."""
     sgd, lion, adamw, in_8_bits = (
-        train("llama-3.2-1b", 10**8, gpu="h100", training=Training(optimizer=name)).only.step_seconds or 0
+        train("llama-3.2-1b", 10**8, gpu="h100", training=Training(optimizer=name)).only.seconds_of_step or 0
         for name in ("sgd", "lion", "adamw-fused", "adamw-8bit")
     )
     assert adamw > lion > sgd
@@ -215,7 +215,9 @@ def test_why_lora_is_slower_than_full_training_is_said_where_it_is() -> None:
 
     def seconds(plan: Training) -> tuple[float | None, bool]:
         found = train("llama-3-8b", 10**8, gpu="h200", training=plan)
-        return found.only.step_seconds, any("fp32 adapters read and give copies" in one for one in found.sheet().notes)
+        return found.only.seconds_of_step, any(
+            "fp32 adapters read and give copies" in one for one in found.sheet().notes
+        )
 
     (full, _), (fp32, said), (bf16, said_of_bf16) = (
         seconds(plan) for plan in (Training(), Training(lora=16), Training(lora=16, lora_dtype="bf16"))

@@ -22,7 +22,7 @@ from tfcalc.workload import Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
-    from tfcalc.answers.train import RunOnCard
+    from tfcalc.answers.train import Train
     from tfcalc.model import Model
     from tfcalc.plans import Training as TrainingPlan
     from tfcalc.report.opening import Way
@@ -42,7 +42,7 @@ SIX_ND, PARTLY = "6ND", "4ND + 2TD"
 RUN = When(lambda run: run.run_tokens, "training_tokens")
 """Of an answer about a whole run."""
 FLOOR = When(lambda run: run.timed is not None and run.timed.floor, "floor_hours")
-TIMED = When(lambda run: run.timed is not None and run.timed.step_seconds is not None, "hours")
+TIMED = When(lambda run: run.timed is not None and run.timed.seconds_of_step is not None, "hours")
 BANDED = When(lambda run: run.timed is not None and run.timed.banded, "hours_low", mutual=True)
 BY_TRAIN = found("the answer of train to the same question")
 DIFFERENCE = "the FLOPs of these products, and of those that 6ND counts though nothing runs them"
@@ -152,9 +152,10 @@ class FlopsOfRun(Flops):
     gpu_hours = number("hours of the run, of all GPUs", lambda run: run.timed.gpu_hours, BY_TRAIN, when=TIMED)
     headroom_flops = Flops.headroom_flops.made(total("limit_flops", less="training_flops"))
 
-    def __init__(self, question: Subject, by: Conventions, tokens: int, timed: RunOnCard | None = None) -> None:
+    def __init__(self, question: Subject, by: Conventions, tokens: int, train: Train | None = None) -> None:
         super().__init__(question, by)
-        self.run_tokens, self.timed = tokens, timed
+        self.run_tokens, self.train = tokens, train
+        self.timed = train.only if train is not None else None
 
     def of_run(self, amount: int) -> int:
         """Return the amount of all steps from that of one: a last, partial step in proportion, rounded down."""
@@ -248,7 +249,7 @@ class FlopsOfRun(Flops):
             ],
             rows=rows,
             quiet=of(exactly, self.answer_key),
-            notes=[*self._of_run(), *(self.timed.lines if self.timed else ()), *self.notes],
+            notes=[*self._of_run(), *(self.train.lines if self.train else ()), *self.notes],
             **(self.footer._asdict() | {"not_counted": "", "see_also": ("--assumptions", "--json")}),
             depths=[1 if part else 0 for _, part, *_ in lines],
             paths=[f"{whole}.{part}" if part else whole for whole, part, *_ in lines],
@@ -287,12 +288,12 @@ def flops_of_run(
     conventions: Conventions | None = None,
     *,
     plan: TrainingPlan | None = None,
-    timed: RunOnCard | None = None,
+    train: Train | None = None,
 ) -> FlopsOfRun:
     """A run of ``model`` over ``tokens``, in steps of ``workload``: their number times the FLOPs of each.
 
-    A ``plan`` says what of the model is trained, where that is not all of it (LoRA). ``timed`` is the same run on GPUs,
-    whose hours are told.
+    A ``plan`` says what of the model is trained, where that is not all of it (LoRA). ``train`` is the answer about the
+    same run on GPUs, whose hours are told.
 
     Where the tokens do not fill the last step, it is counted pro rata. Raises InvalidModel as
     :func:`~tfcalc.flops`, UsageError for tokens that are none, or a workload that is no training step.
@@ -317,7 +318,7 @@ def flops_of_run(
     question = subject(model, workload, by, plan, FLOPS)
     if question.tuning is not None:
         check_tuning(question.tuning, question.run)
-    found = FlopsOfRun(question, by, tokens, timed)
+    found = FlopsOfRun(question, by, tokens, train)
     needs_tokens(found.conventions, "a training run")
     return found
 

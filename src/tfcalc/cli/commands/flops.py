@@ -15,7 +15,7 @@ from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
-    from tfcalc.answers.train import RunOnCard, Train
+    from tfcalc.answers.train import Train
     from tfcalc.model import Model
     from tfcalc.report import Report
     from tfcalc.report.answer import Answered
@@ -127,16 +127,16 @@ def _run(settings: Settings) -> Report:
     timed = _timed(settings)
     model, workload = _asked(settings)
     if timed is not None:
-        step = timed.ran[0]
+        step = timed.only.ran[0]
         sizes = {name: getattr(step, name) for name in ("seq_len", "batch_size") if name not in settings.given}
         workload = workload.replaced(**sizes)
     return flops_of_run(
-        model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning(), timed=timed
+        model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning(), train=timed
     )
 
 
-def _timed(settings: Settings) -> RunOnCard | None:
-    """Return the run on the GPU that was typed, as ``train`` answers it; None without one."""
+def _timed(settings: Settings) -> Train | None:
+    """Return what ``train`` answers of the run on the GPU that was typed; None without one."""
     gpu = settings.given.get("gpu")
     if gpu is None or gpu.source != FLAG:
         return None
@@ -144,7 +144,7 @@ def _timed(settings: Settings) -> RunOnCard | None:
     known = {option.name for option in train.options}
     same = {name: value for name, value in settings.given.items() if name in known and name != "mfu"}
     found: Train = train.answer(Settings(same, settings.named))  # type: ignore[assignment]  # it is that command's
-    return found.only
+    return found
 
 
 def _utilisation(settings: Settings) -> Answered:

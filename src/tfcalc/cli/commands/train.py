@@ -95,7 +95,7 @@ OF_RUN = ("days", "mfu", "rate", "step_time", "price", "rates")
 
 def answer(settings: Settings) -> Answered:
     """The run on the GPUs that were named, or on each common one; without its tokens, whether it fits there."""
-    from tfcalc.answers.train import TrainQuestion, trained
+    from tfcalc.answers import train, train_run
 
     length = _length(settings)
     if not length:
@@ -113,8 +113,8 @@ def answer(settings: Settings) -> Answered:
         settings.refuse(("days",), "on a table of GPUs", {}, "name one of them: --gpu h100")
     run = plans.workload or default_run(model).replaced(phase="train")
     tokens = _tokens(settings, length, run, plans.training, cards)
-    return trained(
-        TrainQuestion(
+    return train.trained(
+        train_run.TrainQuestion(
             model,
             plans.workload,
             plans.training,

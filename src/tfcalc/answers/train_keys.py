@@ -1,0 +1,92 @@
+"""Keys of a training run on GPUs of one kind: FLOPs and seconds of a step, hours, the cost; and its row of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.answers.fit import VerdictKeys, name_of
+from tfcalc.report.declared import When, integer, number, text
+from tfcalc.report.opening import found, given
+from tfcalc.report.sheet import Cell, InUnit, of
+from tfcalc.units import rounded
+
+if TYPE_CHECKING:
+    from tfcalc.answers.train_run import RunOnCard
+    from tfcalc.report.declared import Key
+
+ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
+FLOOR = When(lambda one: one.floor, "floor_hours")
+TIMED = When(lambda one: one.seconds_of_step is not None, "step_seconds", mutual=True)
+BANDED = When(lambda one: one.banded, "step_seconds_low", mutual=True)
+UTILISED = When(lambda one: one.seconds_of_step is not None and one.floor, "mfu")
+PRICED = When(lambda one: one.seconds_of_step is not None and one.price is not None, "cost", mutual=True)
+
+
+class RunKeys(VerdictKeys):
+    """A run on GPUs of one kind."""
+
+    tokens_per_step = integer(
+        "tokens of an optimizer's step", lambda one: one.tokens_of_step, found("batch, length, accumulation, copies")
+    )
+    step_flops = number(
+        "FLOPs of an optimizer's step, of all GPUs, nothing recomputed; with passes that write and score completions",
+        lambda one: one.flops_per_step,
+        found("matrix products of visible pairs: forward and backward, and further forward passes of the method"),
+    )
+    floor_hours = number(
+        "hours that no run is below: model FLOPs over the dense peak; of GRPO no less than its weights take to be read",
+        lambda one: one.hours(one.floor),
+        found(
+            "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "
+            "token of a completion takes beyond them"
+        ),
+        when=FLOOR,
+    )
+    step_seconds = number("seconds of a step", lambda one: one.seconds_of_step, ESTIMATED, when=TIMED)
+    tokens_per_second = number(
+        "tokens per second of all GPUs", lambda one: one.tokens_of_step / one.seconds_of_step, ESTIMATED, when=TIMED
+    )
+    mfu = number(
+        "model FLOPs utilisation: all pairs of attention, or those of --attention, nothing recomputed",
+        lambda one: one.at_the_peak / one.seconds_of_step,
+        found("model FLOPs of a step over the peak of all GPUs and its seconds, as flops --mfu counts them"),
+        when=UTILISED,
+    )
+    hours = number("hours of the run", lambda one: one.duration, ESTIMATED, when=TIMED)
+    gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ESTIMATED, when=TIMED)
+    step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
+    step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
+    hours_low = number("lower end of the hours", lambda one: one.hours_low, ESTIMATED, when=BANDED)
+    hours_high = number("upper end of the hours", lambda one: one.hours_high, ESTIMATED, when=BANDED)
+    cost = number(
+        "US dollars of the run",
+        lambda one: one.hours(one.seconds_of_step) * one.gpus * one.price.typical,
+        ESTIMATED,
+        when=PRICED,
+    )
+    price_per_gpu_hour = number(
+        "US dollars for a GPU and an hour",
+        lambda one: one.price.typical,
+        given("given by --price, by [prices] of the settings file, or the dated list"),
+        when=PRICED,
+    )
+    price_source = text("where the price is from", lambda one: one.price.origin, when=PRICED)
+
+
+def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
+    """Return the row of a table for the run at these keys of the answer."""
+    seconds = one.seconds_of_step
+    peak = of(InUnit(one.peak, "GiB"), *at, RunKeys.peak_bytes)
+    if seconds is None:
+        floor = f"> {rounded(one.hours(one.floor))}" if one.floor else None
+        return [name_of(one), one.flags, peak, None, of(floor, *at, RunKeys.floor_hours), None]
+    hours = one.hours(seconds)
+    money = rounded(hours * one.gpus * one.price.typical) if one.price else None
+    return [
+        name_of(one),
+        one.flags,
+        peak,
+        of(f"{one.tokens_of_step / seconds:,.0f}", *at, RunKeys.tokens_per_second),
+        of(rounded(hours), *at, RunKeys.hours),
+        of(money, *at, RunKeys.cost),
+    ]
