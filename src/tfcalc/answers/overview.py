@@ -44,7 +44,7 @@ from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.report.sheet import NOT_YET, Bytes, Cell, Column, Sheet, Short, later, of
 from tfcalc.search.gpus import (
     SAID,
     UTILIZATION,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
+    from tfcalc.training.peaks import Peaks
 
 FORMATS = ("bf16", "int8", "nf4")
 """The formats of weights that are shown beside the checkpoint's own."""
@@ -258,6 +259,8 @@ class Overview(Answer):
         self.once = workload.replaced(recompute="none")
         model.check(self.once)
         self.by = Conventions()
+        self.peaks = peaks_of(model)
+        """Of each way to fine-tune, and of the verdicts on it."""
 
     @cached_property
     def question(self) -> Subject:
@@ -365,7 +368,7 @@ class Overview(Answer):
     @cached_property
     def _tuned(self) -> dict[str, tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]]:
         step = self.workload.replaced(phase="train")
-        return {method: _tuned(self.of, step, plan) for method, plan in self.training_plans.items()}
+        return {method: _tuned(self.peaks, step, plan) for method, plan in self.training_plans.items()}
 
     @property
     def finetune(self) -> dict[str, int | Unknown]:
@@ -411,7 +414,7 @@ class Overview(Answer):
         return {name: self._status(words) for name, words in asked.items() if not isinstance(needs[name], Unknown)}
 
     def _status(self, words: dict[str, Any]) -> str:
-        judge = memory_within(self.of, self.card, **words).judge
+        judge = memory_within(self.of, self.card, **words, peaks=self.peaks).judge
         assert isinstance(judge, Fit)
         return judge.status
 
@@ -531,9 +534,11 @@ class Overview(Answer):
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
         size = of(Bytes(need), f"{name}_bytes")
-        if self.card is not None:
-            return [called, size, SAID[self.on_card[name]].lower(), command]
-        return [called, size, in_words(self.gpus[name]()), command]
+        return [called, size, later(lambda: self._held_by(name), NOT_YET), command]
+
+    def _held_by(self, name: str) -> str:
+        """The verdict on the GPU that was asked about, or the GPUs that hold it."""
+        return in_words(self.gpus[name]()) if self.card is None else SAID[self.on_card[name]].lower()
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:
@@ -620,12 +625,11 @@ def overview(
 
 
 def _tuned(
-    model: Model, run: Workload, plan: Training
+    peaks: Peaks, run: Workload, plan: Training
 ) -> tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]:
     """The peak of fine-tuning by this plan, and on which GPUs it fits."""
-    peaks = peaks_of(model)
     need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
     if isinstance(need, Unknown):
         return need, None
-    found, *_ = tee(training_on(peaks, run, plan, compute_dtype(model)), 1)
+    found, *_ = tee(training_on(peaks, run, plan, compute_dtype(peaks.model)), 1)
     return need, partial(copy, found)  # each GPU is asked once, however often they are read
