@@ -466,7 +466,7 @@ class Overview(Answer):
         return {name: f"tfcalc {line.format(self.asked)}" for name, line in asked.items()}
 
     def _unknown(self, name: str) -> bool:
-        return isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown)
+        return later(lambda: isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown), False)
 
     @property
     def _may_be_unknown(self) -> dict[str, int | Unknown]:
@@ -528,7 +528,11 @@ class Overview(Answer):
         yield self._placed("serving", "serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             command = f"memory --train{flags.partition(' 1')[0]}"
-            yield self._placed(called, f"finetune_{method}", self.finetune[method], command)
+            yield later(partial(self._tuned_by, method, called, command), [called, NOT_YET, NOT_YET, command])
+
+    def _tuned_by(self, method: str, called: str, command: str) -> list[Cell]:
+        """The row of a way to fine-tune, for which a step runs."""
+        return self._placed(called, f"finetune_{method}", self.finetune[method], command)
 
     def _placed(self, called: str, name: str, need: int | Unknown, command: str) -> list[Cell]:
         if isinstance(need, Unknown):
@@ -554,7 +558,7 @@ class Overview(Answer):
     def _assumes(self) -> Iterator[str]:
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
-        if any(isinstance(size, int) for size in self.finetune.values()):
+        if later(lambda: any(isinstance(size, int) for size in self.finetune.values()), True):
             spare = f", {100 * (bands()['allocated'].high - 1):g} % of its peak to spare" * (self.card is None)
             again = self.workload.recompute
             dtype = resolve_plan(self.of, Training()).precision
