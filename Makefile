@@ -64,9 +64,8 @@ ledger: # tfcalc is asked about all measurements anew, and docs/ledger.md is wri
 	$(TOOL) tools.docs --write docs/ledger.md
 
 PEERS ?= .peers
-peers: # the peers of the ledger, asked anew in environments of their own in .peers; an hour, 3 GB, and the network
-	$(TOOL) benchmarks.ledger.environments $(PEERS)
-	$(TOOL) tools.docs --write docs/ledger.md
+peers: # the peers of the ledger, asked anew in environments of their own in .peers; ten minutes, 2.3 GB, and the network
+	$(TOOL) benchmarks.ledger.environments $(PEERS); code=$$?; $(TOOL) tools.docs --write docs/ledger.md && exit $$code
 
 OUTPUT ?= real-runs-of-this-gpu.jsonl
 cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers beside; needs PyTorch with CUDA, transformers

@@ -49,17 +49,33 @@ def _unseen(path: Path) -> Iterable[dict[str, Any]]:
                 yield {"id": point.id, "answer": number}
 
 
+class NotAsked(Exception):
+    """A peer that answers nothing: its process ends, or all that it says is why it does not."""
+
+
 def ask(peer: str, python: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the version of a peer, and its answers."""
+    """Return the version of a peer, and its answers. Raises NotAsked where there is none among them."""
     questions = [question(point, peer) for point in asked_of(peer, PEERS[peer][1])]
     text = "".join(json.dumps(one) + "\n" for one in questions)
     script = Path(__file__).with_name("peers.py")
     with_benchmarks = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    told = subprocess.run(
-        [python, str(script), peer], input=text, stdout=subprocess.PIPE, text=True, check=True, env=with_benchmarks
-    ).stdout
-    first, *answers = (json.loads(line) for line in told.splitlines())
+    try:
+        done = subprocess.run(
+            [python, str(script), peer], input=text, capture_output=True, text=True, check=False, env=with_benchmarks
+        )
+    except OSError as error:
+        raise NotAsked(str(error)) from None
+    if done.returncode:
+        raise NotAsked(last_line(done.stderr) or f"exit code {done.returncode}")
+    first, *answers = (json.loads(line) for line in done.stdout.splitlines())
+    if not any("answer" in one for one in answers):
+        raise NotAsked(next((one["refused"] for one in answers), "it was asked nothing"))
     return first["version"], answers
+
+
+def last_line(text: str) -> str:
+    """The last line of what a program said, which is what went wrong."""
+    return next(reversed(text.strip().splitlines()), "")
 
 
 def keep(name: str, version: str, answers: Iterable[Mapping[str, Any]]) -> None:
@@ -78,7 +94,7 @@ def short(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(words: list[str]) -> int:
-    """Ask tfcalc, or the peers that are named."""
+    """Ask tfcalc, or the peers that are named. A peer that answers nothing keeps its old file, and the code is 1."""
     if "--help" in words or len(words) % 2:
         print(__doc__)
         return 0 if "--help" in words else 2
@@ -87,9 +103,14 @@ def main(words: list[str]) -> int:
         return 0
     if not words:
         keep(OURS, version(), ask_tfcalc(points().values()))
+    code = 0
     for peer, python in zip(words[::2], words[1::2], strict=True):
-        keep(peer, *ask(peer, python))
-    return 0
+        try:
+            keep(peer, *ask(peer, python))
+        except NotAsked as wrong:
+            print(f"{peer} is not asked, and what it said before stays: {wrong}", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -100,6 +100,44 @@ def test_what_the_page_does_not_show_is_not_found(monkeypatch: pytest.MonkeyPatc
     assert json.loads(page.ask("memory/gpt2?train&seq=128"))["exit"] == 0
 
 
+ON_CARDS = ("memory gpt2 --train --seq 128 --gpu rtx-4090", "fit gpt2 --lora --seq 128 --gpu rtx-4090", "overview gpt2")
+
+
+def rows(answer: dict[str, Any]) -> dict[str, list[str]]:
+    """The rows of the table of an answer, by their first cells."""
+    found = re.findall(r"<tr>(.*?)</tr>", answer["html"].partition("<tbody>")[2])
+    cells = [[re.sub("<[^>]+>", "", one) for one in re.findall(r"<t[dh].*?</t[dh]>", row)] for row in found]
+    return {first: others for first, *others in cells}
+
+
+@pytest.mark.parametrize("line", ON_CARDS)
+def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("a simulated allocator takes longer than all else")
+
+    page._ANSWERS.pop(tuple(shlex.split(line)), None)
+    with monkeypatch.context() as patched:
+        patched.setattr("tfcalc.training.peaks.reserved", not_asked)
+        first = json.loads(page.first("typed", line))
+    whole = json.loads(page.typed(line))
+    assert (first["waits"], whole["waits"]) == (True, False)
+    assert first["form"] == whole["form"]
+    later = rows(whole)
+    told = {name: [cell for cell in cells if cell not in ("", "…")] for name, cells in rows(first).items()}
+    told = {name: cells for name, cells in told.items() if cells}
+    assert "as asked" in told or "weights" in told
+    assert all(set(cells) <= set(later[name]) for name, cells in told.items())
+
+
+@pytest.mark.parametrize("line", ["params gpt2", "memory gpt2 --train --seq 128", "no-such-model"])
+def test_what_is_there_at_once_is_whole_at_first_sight(line: str) -> None:
+    first = page.first("typed", line)
+    assert not json.loads(first)["waits"]
+    assert first == page.typed(line)
+
+
 def test_all_numbers_of_a_peak_are_links_down_to_matrices() -> None:
     link, passed = "memory/gpt2?train&seq=256", []
     for _ in range(8):

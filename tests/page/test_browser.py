@@ -167,6 +167,26 @@ def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
     assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
 
 
+def test_numbers_are_there_before_the_verdict(opened: Opened) -> None:
+    """What a slider changes is shown at once, and the verdict after it; nothing that was shown changes."""
+    opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")
+    opened.page.evaluate("""() => {
+      globalThis.titles = [];
+      const note = () => titles.push(document.querySelector('#shown .verdict').textContent);
+      new MutationObserver(note).observe(document.getElementById('shown'), { childList: true });
+    }""")
+    before = opened.answers
+    opened.page.focus("#s-seq_len")
+    opened.page.keyboard.press("ArrowRight")
+    opened.wait(before)
+    first, whole = opened.page.evaluate("titles")
+    assert first.startswith("… needs ")
+    assert whole.startswith("FITS: needs ")
+    facts = first.removeprefix("… ").partition(" (")[0]
+    assert whole.removeprefix("FITS: ").partition(" (")[0] == facts
+    assert opened.page.evaluate("Number(document.documentElement.dataset.seen)") > 0
+
+
 def test_controls_show_what_the_answer_was_made_with(opened: Opened) -> None:
     """Options of a select come anew with each answer: it must not show the last of them."""
     opened.ask("fit/gpt2?gpu=rtx-4090&lora&seq=128")

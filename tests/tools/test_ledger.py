@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from packaging.version import Version
 
+from benchmarks.ledger import __main__ as ledger
 from benchmarks.ledger.__main__ import OURS, UNSEEN, ask_tfcalc, short
-from benchmarks.ledger.environments import groups
+from benchmarks.ledger.environments import groups, installed
 from benchmarks.ledger.peers import PEERS, answered
 from benchmarks.ledger.points import KINDS, MEMORY, Point, asked_of, points
 from tools.docs_ledger import Said, said
@@ -82,3 +86,24 @@ def test_a_peer_that_cannot_be_told_something_refuses_it() -> None:
 def test_what_a_peer_raises_is_no_answer() -> None:
     found = answered("vramcalc", {"id": "one", "kind": "params", "config": {}})  # which is not installed here
     assert found["refused"].startswith("ModuleNotFoundError")
+
+
+def test_a_peer_that_answers_nothing_leaves_what_it_said_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ledger, "ANSWERS", tmp_path)
+    (tmp_path / "vramcalc.jsonl").write_text("as before", encoding="utf-8")
+    assert ledger.main(["vramcalc", sys.executable, "servcalc", str(tmp_path / "nothing")]) == 1
+    assert (tmp_path / "vramcalc.jsonl").read_text(encoding="utf-8") == "as before"
+    not_here, no_python = capsys.readouterr().err.splitlines()
+    assert not_here.startswith("vramcalc is not asked, and what it said before stays: ")
+    assert "No package metadata" in not_here
+    assert no_python.startswith("servcalc is not asked, ")
+    assert "No such file" in no_python
+
+
+def test_an_environment_that_cannot_be_made_says_why_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "peers-memory").write_text("a file", encoding="utf-8")
+    wrong = installed(tmp_path / "peers-memory" / "bin" / "python", {"vramcalc": "0.1.2"})
+    assert "Unable to create directory" in wrong
+    assert "\n" not in wrong

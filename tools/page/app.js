@@ -3,6 +3,8 @@
 
 const FIRST = "overview/llama-3-8b";
 const PAUSE = 60; // milliseconds after a key or a slider
+const MOVED = 100; // milliseconds in which a slider may go on, before what takes longer is asked for
+const IDLE = 2000; // milliseconds without a question, after which the program may tidy up
 const at = (id) => document.getElementById(id);
 
 // --- the program
@@ -38,25 +40,36 @@ function call(name, ...args) {
   });
 }
 
-// --- one question after the other: of several that wait, the last one is asked
+// --- one question after the other: of several that wait, the last one is asked. What is found at first sight is shown
+// at once, and the whole answer after it, unless there is another question by then.
 
 let shown = null; // the answer that is on the screen
 let next = null;
 let busy = false;
+let idle = 0;
 
 async function ask(name, args, { push = true } = {}) {
   next = { name, args, push };
   if (busy) return;
   busy = true;
+  clearTimeout(idle);
   const slow = setTimeout(() => at("shown").setAttribute("aria-busy", "true"), 150);
   try {
     await loaded;
     while (next) {
       const now = next;
       next = null;
-      const { found, took } = await call(now.name, ...now.args);
-      if (!next) show(JSON.parse(found), now, took);
+      const sight = await call("first", now.name, ...now.args);
+      if (next) continue;
+      const seen = JSON.parse(sight.found);
+      show(seen, now, sight.took);
+      if (!seen.waits) continue;
+      await new Promise((resolve) => setTimeout(resolve, MOVED));
+      if (next) continue;
+      const whole = await call(now.name, ...now.args);
+      if (!next) show(JSON.parse(whole.found), { ...now, push: false }, whole.took);
     }
+    idle = setTimeout(() => call("tidy"), IDLE);
   } catch (error) {
     tell(String(error.message ?? error), true);
   } finally {
@@ -73,9 +86,12 @@ function tell(text, bad) {
 
 function show(answer, { name, args, push }, took) {
   tell(answer.told, answer.exit > 1);
-  document.documentElement.dataset.took = took.toFixed(1);
-  document.documentElement.dataset.exit = answer.exit;
-  document.documentElement.dataset.answers = Number(document.documentElement.dataset.answers ?? 0) + 1;
+  const noted = document.documentElement.dataset;
+  noted[answer.waits ? "seen" : "took"] = took.toFixed(1);
+  if (!answer.waits) {
+    noted.exit = answer.exit;
+    noted.answers = Number(noted.answers ?? 0) + 1;
+  }
   if (answer.html || answer.text || !answer.words) {
     at("shown").innerHTML = answer.html;
     if (answer.text) at("shown").append(Object.assign(document.createElement("pre"), { textContent: answer.text }));

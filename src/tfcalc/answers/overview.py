@@ -44,7 +44,7 @@ from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
-from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short, of
+from tfcalc.report.sheet import NOT_YET, Bytes, Cell, Column, Sheet, Short, later, of
 from tfcalc.search.gpus import (
     SAID,
     UTILIZATION,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
+    from tfcalc.training.peaks import Peaks
 
 FORMATS = ("bf16", "int8", "nf4")
 """The formats of weights that are shown beside the checkpoint's own."""
@@ -258,6 +259,8 @@ class Overview(Answer):
         self.once = workload.replaced(recompute="none")
         model.check(self.once)
         self.by = Conventions()
+        self.peaks = peaks_of(model)
+        """Of each way to fine-tune, and of the verdicts on it."""
 
     @cached_property
     def question(self) -> Subject:
@@ -365,7 +368,7 @@ class Overview(Answer):
     @cached_property
     def _tuned(self) -> dict[str, tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]]:
         step = self.workload.replaced(phase="train")
-        return {method: _tuned(self.of, step, plan) for method, plan in self.training_plans.items()}
+        return {method: _tuned(self.peaks, step, plan) for method, plan in self.training_plans.items()}
 
     @property
     def finetune(self) -> dict[str, int | Unknown]:
@@ -411,7 +414,7 @@ class Overview(Answer):
         return {name: self._status(words) for name, words in asked.items() if not isinstance(needs[name], Unknown)}
 
     def _status(self, words: dict[str, Any]) -> str:
-        judge = memory_within(self.of, self.card, **words).judge
+        judge = memory_within(self.of, self.card, **words, peaks=self.peaks).judge
         assert isinstance(judge, Fit)
         return judge.status
 
@@ -463,7 +466,7 @@ class Overview(Answer):
         return {name: f"tfcalc {line.format(self.asked)}" for name, line in asked.items()}
 
     def _unknown(self, name: str) -> bool:
-        return isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown)
+        return later(lambda: isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown), False)
 
     @property
     def _may_be_unknown(self) -> dict[str, int | Unknown]:
@@ -525,15 +528,21 @@ class Overview(Answer):
         yield self._placed("serving", "serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             command = f"memory --train{flags.partition(' 1')[0]}"
-            yield self._placed(called, f"finetune_{method}", self.finetune[method], command)
+            yield later(partial(self._tuned_by, method, called, command), [called, NOT_YET, NOT_YET, command])
+
+    def _tuned_by(self, method: str, called: str, command: str) -> list[Cell]:
+        """The row of a way to fine-tune, for which a step runs."""
+        return self._placed(called, f"finetune_{method}", self.finetune[method], command)
 
     def _placed(self, called: str, name: str, need: int | Unknown, command: str) -> list[Cell]:
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
         size = of(Bytes(need), f"{name}_bytes")
-        if self.card is not None:
-            return [called, size, SAID[self.on_card[name]].lower(), command]
-        return [called, size, in_words(self.gpus[name]()), command]
+        return [called, size, later(lambda: self._held_by(name), NOT_YET), command]
+
+    def _held_by(self, name: str) -> str:
+        """The verdict on the GPU that was asked about, or the GPUs that hold it."""
+        return in_words(self.gpus[name]()) if self.card is None else SAID[self.on_card[name]].lower()
 
     def _of_card(self) -> Iterator[str]:
         if self.card is not None:
@@ -549,7 +558,7 @@ class Overview(Answer):
     def _assumes(self) -> Iterator[str]:
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
-        if any(isinstance(size, int) for size in self.finetune.values()):
+        if later(lambda: any(isinstance(size, int) for size in self.finetune.values()), True):
             spare = f", {100 * (bands()['allocated'].high - 1):g} % of its peak to spare" * (self.card is None)
             again = self.workload.recompute
             dtype = resolve_plan(self.of, Training()).precision
@@ -620,12 +629,11 @@ def overview(
 
 
 def _tuned(
-    model: Model, run: Workload, plan: Training
+    peaks: Peaks, run: Workload, plan: Training
 ) -> tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]:
     """The peak of fine-tuning by this plan, and on which GPUs it fits."""
-    peaks = peaks_of(model)
     need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
     if isinstance(need, Unknown):
         return need, None
-    found, *_ = tee(training_on(peaks, run, plan, compute_dtype(model)), 1)
+    found, *_ = tee(training_on(peaks, run, plan, compute_dtype(peaks.model)), 1)
     return need, partial(copy, found)  # each GPU is asked once, however often they are read

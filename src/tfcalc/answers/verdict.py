@@ -27,7 +27,7 @@ from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
-from tfcalc.report.sheet import Bytes, Cell, Column, InUnit, Sheet, of
+from tfcalc.report.sheet import NOT_YET, Bytes, Cell, Column, InUnit, Sheet, later, of
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import (
     FITTING,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
+AS_ASKED = "as asked"
 TIGHTLY = " (tight)"
 SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from PYTORCH_ALLOC_CONF"
 TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
@@ -241,15 +242,12 @@ class Fit(WithSheet):
     @property
     def holds(self) -> bool:
         """Return whether it fits, if asked for strictly with the margin to spare."""
-        return self.fits and not (self.strict and self.tight)
+        return later(lambda: self.fits and not (self.strict and self.tight), True)
 
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
-        each = " per GPU" if self.report.definitions.get("gpus", 1) != 1 else ""
-        who = f"{OWN_CODE} " * self.may_fit_fused
-        facts = f"{who}needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
-        left = f"{self._short(abs(self.headroom))} {'short' if self.headroom < 0 else 'free'}"
+        facts, left = f"{OWN_CODE} " * self.may_fit_fused + self._facts, self._left
         if self.status == RISKY:
             spare = f"{left}, {self._why_risky}"
         elif self.tight and self.on_card and self.on_card.reserved.high > self.budget.bytes:
@@ -257,6 +255,16 @@ class Fit(WithSheet):
         else:
             spare = left.replace("free", "to spare")
         return f"{SAID[self.status]}: {facts} ({spare})"
+
+    @property
+    def _facts(self) -> str:
+        """``needs 75.4 GiB, RTX 4090 has 23.0 GiB usable``."""
+        each = " per GPU" if self.report.definitions.get("gpus", 1) != 1 else ""
+        return f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
+
+    @property
+    def _left(self) -> str:
+        return f"{self._short(abs(self.headroom))} {'short' if self.headroom < 0 else 'free'}"
 
     @property
     def may_fit_fused(self) -> bool:
@@ -295,10 +303,26 @@ class Fit(WithSheet):
             return self._alone()
         if self.report.over_time:
             return self._beside_phases()
+        return later(self._in_full, None) or self._at_first_sight()
+
+    def _at_first_sight(self) -> Sheet:
+        """Return what is asked beside what there is, before the verdict."""
+        unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
+        sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes()]
+        return Sheet(
+            title=f"{NOT_YET} {self._facts} ({self._left})",
+            subtitle=self.subtitle,
+            columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
+            rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *sizes],
+            quiet=self._quiet,
+        )
+
+    def _in_full(self) -> Sheet | None:
+        """Return the verdict, and what would fit."""
         footer, told, notes = self._footer(), list(self._told()), tuple(self._notes())
         above_and_below = (self.verdict, self.subtitle, *notes, *footer.lines())
         room = LINES - BESIDE_ROWS - sum(-(-len(line) // WIDE) for line in above_and_below)
-        unit = short_bytes(self.budget.bytes, self._units).split(" ")[1]
+        unit = self._unit
         first = "what fits" if self.fits else "what would fit" if self._cured else "what comes closest"
         sheet = Sheet(
             title=self.verdict,
@@ -343,7 +367,7 @@ class Fit(WithSheet):
     def _told(self) -> Iterator[VerdictLine]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
-            yield VerdictLine("as asked", self.report.answer, keys=())
+            yield VerdictLine(AS_ASKED, self.report.answer, keys=())
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 tight = TIGHTLY if each.total is not None and self.case.tight(each.total) else ""
@@ -436,6 +460,11 @@ class Fit(WithSheet):
     def _cured(self) -> bool:
         """Return whether some change makes it fit."""
         return any(remedy.fits for remedy in self.remedies)
+
+    @property
+    def _unit(self) -> str:
+        """Unit of the columns: that in which the budget is told."""
+        return short_bytes(self.budget.bytes, self._units).split(" ")[1]
 
     @property
     def _units(self) -> str:

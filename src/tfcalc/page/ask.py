@@ -8,7 +8,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,17 +23,23 @@ from tfcalc.named_tuple import NamedTuple
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import entries_of
+from tfcalc.report.sheet import at_first_sight, is_left_out
 from tfcalc.report.style import Style
+from tfcalc.training.peaks import peaks_shared
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
+    from tfcalc.model import Model
     from tfcalc.report.answer import Answered
+    from tfcalc.training.peaks import Peaks
 
 KEPT = 64
 """Answers that are kept, so that who goes back sees them at once."""
-SELDOM = 100_000
-"""Objects that are made before garbage is looked for: about as many as an answer makes."""
+SELDOM = 1_000_000
+"""Objects that are made before garbage is looked for: more than an answer makes. It is looked for after it."""
 _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
+_STEPS: dict[Model, Peaks] = {}
+"""Steps that ran for the answer at first sight, for the whole one."""
 
 
 class Run(NamedTuple):
@@ -81,15 +87,33 @@ def ask(link: str) -> str:
     """Answer a link, in JSON: what the page shows of it.
 
     ``exit`` is the program's code, ``told`` what it said on the standard error, ``html`` the answer (``text`` where it
-    is one), ``words``, ``command`` and ``link`` the question, ``tabs`` and ``form`` what may be asked instead.
+    is one), ``waits`` whether something of it is left out; ``words``, ``command`` and ``link`` are the question,
+    ``tabs`` and ``form`` what may be asked instead.
     """
     try:
         config = links.config_of(link)
     except TfcalcError as error:
-        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": ""})
+        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": "", "waits": False})
     if config is not None:
         paste(config)
     return asked(links.words_of(link))
+
+
+def first(name: str, *arguments: str | bool) -> str:
+    """Answer as the function of this name does, without what takes long, which is asked for next.
+
+    ``waits`` says whether anything was left out.
+    """
+    answer: Callable[..., str] = globals()[name]
+    _STEPS.clear()
+    with at_first_sight():
+        return answer(*arguments)
+
+
+def tidy() -> None:
+    """Forget what no answer on the screen needs, while nobody waits for one."""
+    _STEPS.clear()
+    gc.collect()
 
 
 def changed(words: str, name: str, value: str | bool) -> str:
@@ -143,7 +167,11 @@ def asked(words: Sequence[str]) -> str:
     if key not in _ANSWERS:
         while len(_ANSWERS) >= KEPT:
             del _ANSWERS[next(iter(_ANSWERS))]
-        _ANSWERS[key] = _answered(list(words))
+        with peaks_shared(_STEPS):
+            found = _answered(list(words))
+        if found["waits"]:
+            return json.dumps(found)
+        _ANSWERS[key] = found
     return json.dumps(_ANSWERS[key])
 
 
@@ -171,6 +199,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "told": found.told.rstrip("\n"),
         "html": html,
         "text": found.text if found.answer is None else "",
+        "waits": is_left_out(),
         "words": words,
         "command": shlex.join(["tfcalc", *words]),
         "link": links.link_of(words, _config(words)),

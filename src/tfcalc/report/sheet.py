@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
-from typing import overload
+from typing import NamedTuple, TypeVar, overload
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.named_tuple import NamedTuple
@@ -139,6 +141,43 @@ def of(cell: Cell, *keys: Declared | str | int) -> Cell:
     if cell is None or cell == "":
         return cell
     return NumberOf(cell, tuple(str(key) if isinstance(key, str | int) else key.name for key in keys))
+
+
+T = TypeVar("T")
+NOT_YET = "…"
+"""Stands in the place of what is found later."""
+_AT_FIRST_SIGHT: ContextVar[bool | None] = ContextVar("_AT_FIRST_SIGHT", default=None)
+"""Whether anything was left out at first sight; None where an answer is whole."""
+
+
+@contextmanager
+def at_first_sight() -> Iterator[None]:
+    """Within it, what takes long is left out of a sheet: a page shows the rest at once."""
+    before = _AT_FIRST_SIGHT.set(False)
+    try:
+        yield
+    finally:
+        _AT_FIRST_SIGHT.reset(before)
+
+
+def later(find: Callable[[], T], meanwhile: T) -> T:
+    """Return what is found, which takes long; at first sight something else ``meanwhile``.
+
+    >>> with at_first_sight():
+    ...     print(later(lambda: "FITS", NOT_YET), is_left_out())
+    … True
+    >>> later(lambda: "FITS", NOT_YET), is_left_out()
+    ('FITS', False)
+    """
+    if _AT_FIRST_SIGHT.get() is None:
+        return find()
+    _AT_FIRST_SIGHT.set(True)
+    return meanwhile
+
+
+def is_left_out() -> bool:
+    """Return whether anything was left out since :func:`at_first_sight` began."""
+    return bool(_AT_FIRST_SIGHT.get())
 
 
 At = tuple[int, int]

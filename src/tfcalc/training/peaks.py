@@ -585,12 +585,13 @@ _SHARED: ContextVar[dict[Model, Peaks] | None] = ContextVar("shared", default=No
 
 
 @contextmanager
-def peaks_shared() -> Iterator[None]:
+def peaks_shared(known: dict[Model, Peaks] | None = None) -> Iterator[None]:
     """Let the answers that are found within know each other's steps, where they are about the same model.
 
-    They are forgotten at the end, as those of a model that is asked about for hours would be too many.
+    They are forgotten at the end, as those of a model that is asked about for hours would be too many; but for those
+    that are ``known``, to which they are added.
     """
-    before = _SHARED.set({} if _SHARED.get() is None else _SHARED.get())
+    before = _SHARED.set(known if known is not None else {} if _SHARED.get() is None else _SHARED.get())
     try:
         yield
     finally:
