@@ -289,7 +289,8 @@ REFUSED = {
     "kv cache of foobar 7b at 32k": "model 'foobar-7b' is not known",
     "kv cache of llama 3 8b and qwen2.5 7b at 32k": "the question names 2 models",
     "kv cache of qwen at 32k": "'qwen' is ambiguous",
-    "macs of bert base at 512": "'bert-base' is ambiguous",
+    "macs of bert base at 512": "'bert-base' is ambiguous: bert-base-cased, bert-base-chinese, bert-base-uncased, "
+    "bert-base-multilingual-cased; type tfcalc flops bert-base-cased --seq 512, for one; ",
     "kv cache at 32k on h100": "name one: tfcalc llama-3-8b --gpu h100",
     "kv cache of gpt2 at 512 and 1k": "'1k' in the question is not understood; type tfcalc explain 'KV cache' gpt2",
     "mfu of gpt2 at 9000 tokens/s on an h100 or an a100": "flops is of one card, and the question names 2; "

@@ -252,14 +252,14 @@ PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "e
 }
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
 SIZES_OF_CONFIG = {
-    r"(kv|key[- ]value) heads?": "kv_heads",
-    r"heads?[- ](dim|dimension|size|width)": "head_dim",
-    r"(hidden|embedding|model) (size|dim|dimension)|d_model": "hidden_size",
-    r"vocab(ulary)?( size)?": "vocab_size",
-    r"layers": "layers",
-    r"heads": "heads",
+    "kv heads": r"(kv|key[- ]value) heads?",
+    "head dim": r"heads?[- ](dim|dimension|size|width)",
+    "hidden size": r"(hidden|embedding|model) (size|dim|dimension)|d_model",
+    "vocab size": r"vocab(ulary)?( size)?",
+    "layers": "layers",
+    "heads": "heads",
 }
-"""Sizes that everything at a glance has of a model, by how they are called; the first pattern of a word's is meant."""
+"""Sizes that everything at a glance has of a model, and what they are called, each word by the first that has it."""
 OF_A_CLUSTER = re.compile(r"(\d+x)?(a100|[hb][1238]00|gb[23]00)(-.*)?", re.ASCII)
 """Cards that runs over many of are known, which ``plan`` estimates by."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")

@@ -381,10 +381,11 @@ def _of_several(read: Read) -> UnknownModel | None:
     for place, word in enumerate(read.rest):
         of_one = word.lower() in families or ("-" in word and word.lower().partition("-")[0] in families)
         if of_one and not (read.concept and concept_of(word)):
-            _, name = next(names_at(read.rest, place, _incomplete), (0, word))
+            last, name = next(names_at(read.rest, place, _incomplete), (place + 1, word))
             try:
                 preset(name)
             except UnknownModel as error:
+                error.words = " ".join(read.rest[place:last])
                 return error
     return None
 
@@ -524,9 +525,9 @@ def _own_words(read: Read) -> list[str]:
 def _sizes_of_config(read: Read) -> list[str]:
     """The sizes of a config that a question names."""
     said, found = " ".join(read.said).lower(), list[str]()
-    for pattern, size in SIZES_OF_CONFIG.items():
+    for size, pattern in SIZES_OF_CONFIG.items():
         said, times = re.subn(rf"\b({pattern})\b", "", said)
-        found += [size] * bool(times)
+        found += [size.replace(" ", "_")] * bool(times)
     return found
 
 
@@ -629,6 +630,19 @@ def _of_a_size(read: Read) -> TfcalcError:
     return UsageError(f"models of {quoted(size)} differ; name one", names)
 
 
+def _of_a_family(read: Read) -> TfcalcError:
+    """The error of a name that several models have: with the line of the first of them."""
+    error = _of_several(read)
+    assert error is not None, "there is one"
+    for name in error.several[:1]:
+        with suppress(TfcalcError):
+            line = question_in(
+                " ".join(read.said).replace(error.words, name, 1).split(), "" if read.explains else read.meant
+            )
+            error.hint = f"type tfcalc {shlex.join(line)}, for one; {error.hint}" if line else error.hint
+    return error
+
+
 def _of_no_tokens(read: Read) -> TfcalcError:
     """The error of a run whose tokens are not said: with the line of some."""
     line = _understood(*_line("train", read))
@@ -640,7 +654,7 @@ def _of_no_tokens(read: Read) -> TfcalcError:
 
 REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
     "energy": _of_energy,
-    "family": lambda read: _of_several(read) or UsageError("", ""),
+    "family": _of_a_family,
     "guesses": _of_guesses,
     "size": _of_a_size,
     "tokens": _of_no_tokens,
