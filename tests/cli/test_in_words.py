@@ -61,6 +61,7 @@ VALUES = {
     "kv-cache meta-llama/Llama-3.1-70B-Instruct --max-model-len 128k --kv-cache-dtype fp8": LLAMA_70B * 131_072,
 }
 SAME = {
+    "why does fsdp2 of gpt2 peak 10 GB over fsdp1": "explain fsdp gpt2",
     "kv cache of mistral 7b": "explain 'KV cache' mistral-7b",
     "activation memory of llama 2 13b with batch 4": "explain activations llama-2-13b --batch 4",
     "activations of gpt2 with seq len 512 and bs=4": "explain activations gpt2 --seq 512 --batch 4",
@@ -262,6 +263,7 @@ LINES = {
     "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
     "size of gpt2": "overview gpt2",
     "flops of attention vs mlp in gpt2 at 512": "flops gpt2 --seq 512",
+    "are QK^T flops counted in gpt2": "explain 'Q K^T' gpt2",
     "how much memory does a token of context cost in gpt2": "explain 'KV cache per token' gpt2",
     "parameters of gpt2 in gb": "memory gpt2",
     "how many layers can I offload to a t4 for gpt2": "memory gpt2 --serve --engine llama.cpp --gpu t4",

@@ -25,7 +25,7 @@ CLASSES = {
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
-        "TOOK": "up takes took peaks got gets bytes",
+        "TOOK": "up takes took peak peaks got gets bytes",
         "BYTES": "memory vram ram gb mb bytes big large much size space",
         "VRAM": "memory vram ram",
         "SAVE": "save saves saved saving savings",
@@ -156,6 +156,7 @@ TABLE: tuple[tuple[str, str], ...] = (
         "! how long a run takes follows from its tokens, and the question says none; "
         "type tfcalc train {model} --gpu 8xh100 --tokens 1B, which has the hours of a billion",
     ),
+    ("FLOPS ABOUT:qkt !CARD|TRAIN", "explain ABOUT"),
     ("MANY:experts !CARD", ""),
     ("MANY:layers CARD offload|offloaded|gpu|vram !TRAIN", "memory --serve --engine llama.cpp"),
     ("ABOUT:tensorparallelism CARD !TRAIN|GIVEN", "serve --for gpus"),

@@ -175,9 +175,11 @@ def plan_of_a_number(words: Sequence[str]) -> list[str] | None:
     said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
     models, rest = found_in(said, a_model)
     numbers = [word for word in rest if BYTES_SAID.fullmatch(word)]
-    ways = [word for way in ways_of_training(rest) for word in way.split()]
+    said_ways = list(dict.fromkeys(ways_of_training(rest)))
+    ways = [word for way in said_ways for word in way.split()]
     serves = not CLASSES["SERVE"].isdisjoint(map(str.lower, rest))
-    if len(models) != 1 or len(numbers) != 1 or not (ways or serves):
+    alternatives = len(set(map(_kind, said_ways))) < len(said_ways)
+    if len(models) != 1 or len(numbers) != 1 or alternatives or not (ways or serves):
         return None
     line = ("fit", "--train") if ways else ("memory --serve", "--serve")
     given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, line[0]), value)]
@@ -290,7 +292,7 @@ def _facts(read: Read) -> Iterator[str]:
         "CHANGE": bool(read.change),
         "AMOUNT": any(map(AMOUNT.fullmatch, rest)),
         "FIGURES": bool(_with_digits(rest)),
-        "FORMULA": any(map(FORMULA.fullmatch, rest)),
+        "FORMULA": any(map(_is_formula, rest)),
         "RUN": any(is_run(*one) for one in given),
         "LONG-RUN": any(is_run(*one, LONGEST_CONTEXT) for one in given),
         "WAY-OF-TRAINING": any(way.startswith(OF_TRAINING) for way in ways_of_training(list(read.rest))),
@@ -531,6 +533,11 @@ def _sizes_of_config(read: Read) -> list[str]:
     return found
 
 
+def _is_formula(word: str) -> bool:
+    """Return whether a word is a formula, and not the name of a product: QK^T."""
+    return bool(FORMULA.fullmatch(word)) and concept_of(word) is None
+
+
 def _shared(read: Read) -> str:
     """The GPUs over which a change shares, where the question says none."""
     many = read.values("--gpus") or _several(read.cards)
@@ -556,7 +563,7 @@ VALUES: Mapping[str, Callable[[Read], str]] = {
     "change": lambda read: f"{_shared(read)} {read.change}",
     "compute-of--tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
     "compute-of-size": lambda read: _compute(parse_count(read.size)),
-    "formula": lambda read: next(filter(FORMULA.fullmatch, read.rest)),
+    "formula": lambda read: next(filter(_is_formula, read.rest)),
     "meant": lambda read: read.meant,
     "memory-of--gpu": _memory,
     "mode": lambda read: "--serve" if read.change.split()[0] in (FORMAT, CACHE) else "--train",
