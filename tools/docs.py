@@ -55,7 +55,7 @@ from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 from tools.docs_rooms import TABLES as TABLES_OF_ROOMS
 
 CONSOLE = re.compile(r"(?P<width><!-- width (\d+) -->\n)?```console\n(.*?)```", re.DOTALL)
-"""A transcript, and its width where a comment says so: programs that show Markdown in a terminal need a margin."""
+"""A transcript, and how wide it is where a comment says so: what shows Markdown in a terminal needs a margin."""
 GENERATED_KINDS = (
     "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
     "|budgets|rooms|ledger"

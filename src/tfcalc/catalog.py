@@ -576,7 +576,7 @@ def _unknown(name: str) -> UnknownModel:
     several, known_type = meant(asked, [*repositories(), *fine_tuned]), spelled(asked).replace("-", "_")
     if len(several) > 1:
         unknown = UnknownModel(f"{short} is ambiguous: {listed(several)}", "tfcalc models lists all")
-        unknown.near = True
+        unknown.near, unknown.several = True, several
         return unknown
     close = several or alike(asked, repositories())
     hints = [f"did you mean {' or '.join(close)}?" if len(close) <= FEW else f"nearest: {listed(close)}"] * bool(close)

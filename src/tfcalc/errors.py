@@ -6,7 +6,7 @@ command line returns; its ``code`` is the stable word that scripts read under ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tfcalc.printable import bounded, printable, quoted
 
@@ -67,6 +67,10 @@ class UnknownModel(InvalidModel):
     code = "unknown-model"
     near = False
     """True if the hint names models that may be meant."""
+    several: Sequence[str] = ()
+    """Names of the models that are meant alike."""
+    words = ""
+    """Words of a question that it is about, where it is asked in words."""
 
 
 class BadFile(TfcalcError):

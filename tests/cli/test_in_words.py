@@ -61,6 +61,7 @@ VALUES = {
     "kv-cache meta-llama/Llama-3.1-70B-Instruct --max-model-len 128k --kv-cache-dtype fp8": LLAMA_70B * 131_072,
 }
 SAME = {
+    "why does fsdp2 of gpt2 peak 10 GB over fsdp1": "explain fsdp gpt2",
     "kv cache of mistral 7b": "explain 'KV cache' mistral-7b",
     "activation memory of llama 2 13b with batch 4": "explain activations llama-2-13b --batch 4",
     "activations of gpt2 with seq len 512 and bs=4": "explain activations gpt2 --seq 512 --batch 4",
@@ -261,6 +262,10 @@ LINES = {
     "prefill of gpt2 on a t4 for 3 epochs": "train gpt2 --gpu t4 --epochs 3",
     "weights of gpt2 in fp8": "memory gpt2 --weights fp8",
     "size of gpt2": "overview gpt2",
+    "flops of attention vs mlp in gpt2 at 512": "flops gpt2 --seq 512",
+    "are QK^T flops counted in gpt2": "explain 'Q K^T' gpt2",
+    "how much memory does a token of context cost in gpt2": "explain 'KV cache per token' gpt2",
+    "parameters of gpt2 in gb": "memory gpt2",
     "how many layers can I offload to a t4 for gpt2": "memory gpt2 --serve --engine llama.cpp --gpu t4",
     "what tensor parallel size for gpt2 on t4": "serve gpt2 --for gpus --gpu t4",
     "how does sequence length affect training memory of gpt2": "sweep gpt2 --of memory --train --seq 1k,2k,4k,8k",
@@ -289,7 +294,8 @@ REFUSED = {
     "kv cache of foobar 7b at 32k": "model 'foobar-7b' is not known",
     "kv cache of llama 3 8b and qwen2.5 7b at 32k": "the question names 2 models",
     "kv cache of qwen at 32k": "'qwen' is ambiguous",
-    "macs of bert base at 512": "'bert-base' is ambiguous",
+    "macs of bert base at 512": "'bert-base' is ambiguous: bert-base-cased, bert-base-chinese, bert-base-uncased, "
+    "bert-base-multilingual-cased; type tfcalc flops bert-base-cased --seq 512, for one; ",
     "kv cache at 32k on h100": "name one: tfcalc llama-3-8b --gpu h100",
     "kv cache of gpt2 at 512 and 1k": "'1k' in the question is not understood; type tfcalc explain 'KV cache' gpt2",
     "mfu of gpt2 at 9000 tokens/s on an h100 or an a100": "flops is of one card, and the question names 2; "

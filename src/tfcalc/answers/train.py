@@ -271,7 +271,7 @@ class Train(Answer):
         return f"--gpu {whole}x{one.accelerator.name}{'' if one.gpus > 1 else ' --fsdp'}", rate
 
     def _in_time(self, one: RunOnCard) -> str:
-        """How many GPUs end the run within the days that were asked for; "" where none were."""
+        """Number of GPUs that end the run within the days that were asked for; "" where none were."""
         if self.question.days is None:
             return ""
         hours = self.question.days * HOURS_OF_A_DAY

@@ -25,7 +25,7 @@ CLASSES = {
         "OPTIMAL": "chinchilla optimal compute-optimal",
         "RUNS": "run runs running",
         "FITS": "model models fit fits",
-        "TOOK": "up takes took peaks got gets bytes",
+        "TOOK": "up takes took peak peaks got gets bytes",
         "BYTES": "memory vram ram gb mb bytes big large much size space",
         "VRAM": "memory vram ram",
         "SAVE": "save saves saved saving savings",
@@ -130,6 +130,9 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("ABOUT:6nd 6nd", "explain ABOUT"),
     ("FORMULA !CARD", "check {formula} {model} ."),
     ("attention FFN BIGGER !CARD|FLOPS", "params"),
+    ("attention FFN FLOPS !CARD|TRAIN|TIME|CONCEPT", "flops"),
+    ("token context|ctx VRAM cost|costs|take|takes|need|needs !CARD|TRAIN|GIVEN", "explain ABOUT:kvcachepertoken"),
+    ("parameters|params gb|gib|gigabytes|bytes !CARD|TRAIN|SERVE|ADAPTER|many", "memory"),
     ("attention FFN TIME|OUTWEIGHS !CARD|COUNT|BYTES", "explain ABOUT:crossover"),
     ("SHARE PART FLOPS !CARD|TRAIN", "flops"),
     ("SHARE PART COUNT !CARD|FLOPS", "params"),
@@ -153,6 +156,7 @@ TABLE: tuple[tuple[str, str], ...] = (
         "! how long a run takes follows from its tokens, and the question says none; "
         "type tfcalc train {model} --gpu 8xh100 --tokens 1B, which has the hours of a billion",
     ),
+    ("FLOPS ABOUT:qkt !CARD|TRAIN", "explain ABOUT"),
     ("MANY:experts !CARD", ""),
     ("MANY:layers CARD offload|offloaded|gpu|vram !TRAIN", "memory --serve --engine llama.cpp"),
     ("ABOUT:tensorparallelism CARD !TRAIN|GIVEN", "serve --for gpus"),
@@ -252,14 +256,14 @@ PARTS = {part: part for part in ("attention", "mha", "sdpa", "ffn", "router", "e
 }
 """Parts of a model whose parameters and FLOPs are opened, by the words for them."""
 SIZES_OF_CONFIG = {
-    r"(kv|key[- ]value) heads?": "kv_heads",
-    r"heads?[- ](dim|dimension|size|width)": "head_dim",
-    r"(hidden|embedding|model) (size|dim|dimension)|d_model": "hidden_size",
-    r"vocab(ulary)?( size)?": "vocab_size",
-    r"layers": "layers",
-    r"heads": "heads",
+    "kv heads": r"(kv|key[- ]value) heads?",
+    "head dim": r"heads?[- ](dim|dimension|size|width)",
+    "hidden size": r"(hidden|embedding|model) (size|dim|dimension)|d_model",
+    "vocab size": r"vocab(ulary)?( size)?",
+    "layers": "layers",
+    "heads": "heads",
 }
-"""Sizes that everything at a glance has of a model, by how they are called; the first pattern of a word's is meant."""
+"""Sizes that everything at a glance has of a model, and what they are called, each word by the first that has it."""
 OF_A_CLUSTER = re.compile(r"(\d+x)?(a100|[hb][1238]00|gb[23]00)(-.*)?", re.ASCII)
 """Cards that runs over many of are known, which ``plan`` estimates by."""
 KINDS = ("encoder", "decoder", "encoder-only", "decoder-only")

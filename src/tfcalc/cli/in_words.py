@@ -175,9 +175,11 @@ def plan_of_a_number(words: Sequence[str]) -> list[str] | None:
     said = in_one_spelling([bare for word in words if (bare := word.rstrip(MARKS).lstrip(BEFORE))])
     models, rest = found_in(said, a_model)
     numbers = [word for word in rest if BYTES_SAID.fullmatch(word)]
-    ways = [word for way in ways_of_training(rest) for word in way.split()]
+    said_ways = list(dict.fromkeys(ways_of_training(rest)))
+    ways = [word for way in said_ways for word in way.split()]
     serves = not CLASSES["SERVE"].isdisjoint(map(str.lower, rest))
-    if len(models) != 1 or len(numbers) != 1 or not (ways or serves):
+    alternatives = len(set(map(_kind, said_ways))) < len(said_ways)
+    if len(models) != 1 or len(numbers) != 1 or alternatives or not (ways or serves):
         return None
     line = ("fit", "--train") if ways else ("memory --serve", "--serve")
     given = [part for slot, value in amounts(rest) for part in (option_of(slot, value, line[0]), value)]
@@ -290,7 +292,7 @@ def _facts(read: Read) -> Iterator[str]:
         "CHANGE": bool(read.change),
         "AMOUNT": any(map(AMOUNT.fullmatch, rest)),
         "FIGURES": bool(_with_digits(rest)),
-        "FORMULA": any(map(FORMULA.fullmatch, rest)),
+        "FORMULA": any(map(_is_formula, rest)),
         "RUN": any(is_run(*one) for one in given),
         "LONG-RUN": any(is_run(*one, LONGEST_CONTEXT) for one in given),
         "WAY-OF-TRAINING": any(way.startswith(OF_TRAINING) for way in ways_of_training(list(read.rest))),
@@ -381,10 +383,11 @@ def _of_several(read: Read) -> UnknownModel | None:
     for place, word in enumerate(read.rest):
         of_one = word.lower() in families or ("-" in word and word.lower().partition("-")[0] in families)
         if of_one and not (read.concept and concept_of(word)):
-            _, name = next(names_at(read.rest, place, _incomplete), (0, word))
+            last, name = next(names_at(read.rest, place, _incomplete), (place + 1, word))
             try:
                 preset(name)
             except UnknownModel as error:
+                error.words = " ".join(read.rest[place:last])
                 return error
     return None
 
@@ -524,10 +527,15 @@ def _own_words(read: Read) -> list[str]:
 def _sizes_of_config(read: Read) -> list[str]:
     """The sizes of a config that a question names."""
     said, found = " ".join(read.said).lower(), list[str]()
-    for pattern, size in SIZES_OF_CONFIG.items():
+    for size, pattern in SIZES_OF_CONFIG.items():
         said, times = re.subn(rf"\b({pattern})\b", "", said)
-        found += [size] * bool(times)
+        found += [size.replace(" ", "_")] * bool(times)
     return found
+
+
+def _is_formula(word: str) -> bool:
+    """Return whether a word is a formula, and not the name of a product: QK^T."""
+    return bool(FORMULA.fullmatch(word)) and concept_of(word) is None
 
 
 def _shared(read: Read) -> str:
@@ -555,7 +563,7 @@ VALUES: Mapping[str, Callable[[Read], str]] = {
     "change": lambda read: f"{_shared(read)} {read.change}",
     "compute-of--tokens": lambda read: _compute(parse_count(read.values("--tokens")[0]) / TOKENS_A_PARAMETER),
     "compute-of-size": lambda read: _compute(parse_count(read.size)),
-    "formula": lambda read: next(filter(FORMULA.fullmatch, read.rest)),
+    "formula": lambda read: next(filter(_is_formula, read.rest)),
     "meant": lambda read: read.meant,
     "memory-of--gpu": _memory,
     "mode": lambda read: "--serve" if read.change.split()[0] in (FORMAT, CACHE) else "--train",
@@ -629,6 +637,19 @@ def _of_a_size(read: Read) -> TfcalcError:
     return UsageError(f"models of {quoted(size)} differ; name one", names)
 
 
+def _of_a_family(read: Read) -> TfcalcError:
+    """The error of a name that several models have: with the line of the first of them."""
+    error = _of_several(read)
+    assert error is not None, "there is one"
+    for name in error.several[:1]:
+        with suppress(TfcalcError):
+            line = question_in(
+                " ".join(read.said).replace(error.words, name, 1).split(), "" if read.explains else read.meant
+            )
+            error.hint = f"type tfcalc {shlex.join(line)}, for one; {error.hint}" if line else error.hint
+    return error
+
+
 def _of_no_tokens(read: Read) -> TfcalcError:
     """The error of a run whose tokens are not said: with the line of some."""
     line = _understood(*_line("train", read))
@@ -640,7 +661,7 @@ def _of_no_tokens(read: Read) -> TfcalcError:
 
 REFUSALS: Mapping[str, Callable[[Read], TfcalcError]] = {
     "energy": _of_energy,
-    "family": lambda read: _of_several(read) or UsageError("", ""),
+    "family": _of_a_family,
     "guesses": _of_guesses,
     "size": _of_a_size,
     "tokens": _of_no_tokens,
