@@ -199,6 +199,15 @@ def test_what_a_stack_does_not_have_is_refused_in_one_line(tfcalc: Program, word
 
 
 @pytest.mark.parametrize(
+    ("flag", "remedy"), [("--fsdp", "fsdp"), ("--hsdp", "fsdp --replicas N"), ("--deepspeed", "deepspeed")]
+)
+def test_another_commands_name_of_a_stack_is_answered_with_ours(tfcalc: Program, flag: str, remedy: str) -> None:
+    for words in ("ranks llama-3-8b --dp 8", "plan llama-3-8b --gpu 8xh100"):
+        done = tfcalc(*words.split(), flag)
+        assert (done.returncode, done.stderr) == (2, f"tfcalc: option {flag} is not known; type --stack {remedy}\n")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "llama-3-8b --stack fsdp --dp 6 --replicas 3",

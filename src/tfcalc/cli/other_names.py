@@ -268,6 +268,11 @@ OF_A_CLASS = (
 )
 OF_ALL_COPIES = "type --batch, the sequences of each GPU at once, and --grad-accum, how often a step adds them"
 OF_A_NUMBER = "6ND of parameters without a model is a line of tfcalc design 7B --tokens 2T"
+OF_STACK = {
+    "--fsdp": "type --stack fsdp",
+    "--hsdp": "type --stack fsdp --replicas N",
+    "--deepspeed": "type --stack deepspeed",
+}
 OF_COMMAND = {
     "memory": {"--max": "--budget", "--global-batch-size": OF_ALL_COPIES, "--global-batch": OF_ALL_COPIES},
     "params": {
@@ -299,7 +304,8 @@ OF_COMMAND = {
         "--tpot": "type --slo tpot=50ms, the most that a further token may take",
         **dict.fromkeys(("--memory", "--profiled", "--nontorch", "--graphs"), OF_LOG),
     },
-    "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS},
+    "plan": {"--days": HOURS, "--hours": HOURS, "--max-steps": HOURS, **OF_STACK},
+    "ranks": OF_STACK,
     "design": {"--budget": "the budget is --params, --flops, --memory, or --compute, the FLOPs of a training"},
     "models": {"--moe": NAMES},
     "gpus": dict.fromkeys(("--memory", "--min-memory"), "name it: tfcalc gpus 24GB"),
