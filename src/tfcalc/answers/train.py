@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from math import ceil, log2
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import model_of
@@ -260,13 +260,17 @@ class Train(Answer):
 
         More than one server's are whole servers.
         """
-        seconds = one.step_seconds or (one.timed.seconds if one.timed else one.floor)
+        seconds = one.seconds_of_step or (one.timed.seconds if one.timed else one.floor)
         if not seconds or one.hours(seconds) <= within or one.gpus != one.card.gpus:
             return "", ""
         gpus = ceil(one.hours(seconds) * one.gpus / within)
         whole = gpus if gpus < OF_A_SERVER else ceil(gpus / OF_A_SERVER) * OF_A_SERVER
         rate = (
-            "at the same rate per GPU" if one.step_seconds else f"without {one.untimed}" if one.timed else "at the peak"
+            "at the same rate per GPU"
+            if one.seconds_of_step
+            else f"without {one.untimed}"
+            if one.timed
+            else "at the peak"
         )
         return f"--gpu {whole}x{one.accelerator.name}{'' if one.gpus > 1 else ' --fsdp'}", rate
 
@@ -276,12 +280,12 @@ class Train(Answer):
             return ""
         hours = self.question.days * HOURS_OF_A_DAY
         more, rate = self._more_gpus(one, hours)
-        seconds = one.step_seconds or one.floor
+        seconds = one.seconds_of_step or one.floor
         if more:
             return f"Within {duration(hours)}: {more}, {rate}"
         if not seconds or one.hours(seconds) > hours:
             return f"How many GPUs end it within {duration(hours)} is not known"
-        return f"Within {duration(hours)}: {name_of(one)}{'' if one.step_seconds else ', at the peak'}"
+        return f"Within {duration(hours)}: {name_of(one)}{'' if one.seconds_of_step else ', at the peak'}"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:

@@ -11,10 +11,10 @@ from tfcalc.answers.fit import VerdictOnCard
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.verdict import memory_within
 from tfcalc.backends import backend
-from tfcalc.core.named_tuple import NamedTuple
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import FP32, INT4
 from tfcalc.plans import COLOCATE, DPO, GRPO, SERVER, SFT, Training
 from tfcalc.search.gpus import Capacity
@@ -66,6 +66,7 @@ class TrainQuestion(NamedTuple):
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
         cards: GPUs of the table; by default the common ones.
         pairs: pairs of queries and keys that count in the MFU, of ``Workload.attention``: all, as `flops --mfu` has it.
+        days: days within which the run is to end; None for a month.
     """
 
     model: Model
@@ -79,6 +80,7 @@ class TrainQuestion(NamedTuple):
     prices: Mapping[str, Price] = NO_PRICES
     cards: tuple[Capacity, ...] = ()
     pairs: str = "full"
+    days: float | None = None
 
 
 class RunOnCard(VerdictOnCard):

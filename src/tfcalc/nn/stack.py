@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar, overload
+from typing import TypeVar, overload
 
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.named_tuple import NamedTuple

@@ -6,11 +6,12 @@ The graph is that of autograd: tensors, the operations that made them, and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 from weakref import ref
 
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import EFFORT, Spent, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 
 LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"

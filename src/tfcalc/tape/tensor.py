@@ -16,6 +16,7 @@ from typing import Protocol
 from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message, Weight
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.tape.memory_tracker import Alike, GraphNode, LayerScripts, Storage, Value
 
 Shape = tuple[Num, ...]
