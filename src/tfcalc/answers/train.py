@@ -265,13 +265,9 @@ class Train(Answer):
             return "", ""
         gpus = ceil(one.hours(seconds) * one.gpus / within)
         whole = gpus if gpus < OF_A_SERVER else ceil(gpus / OF_A_SERVER) * OF_A_SERVER
-        rate = (
-            "at the same rate per GPU"
-            if one.seconds_of_step
-            else f"without {one.untimed}"
-            if one.timed
-            else "at the peak"
-        )
+        rate = f"without {one.untimed}" if one.timed else "at the peak"
+        if one.seconds_of_step:
+            rate = "at the same rate per GPU"
         return f"--gpu {whole}x{one.accelerator.name}{'' if one.gpus > 1 else ' --fsdp'}", rate
 
     def _in_time(self, one: RunOnCard) -> str:
