@@ -213,6 +213,8 @@ class Train(Answer):
             title = (
                 f"{verdict}: {tokens} in {duration(one.hours(one.seconds_of_step))}{self._span(one)}{self._money(one)}"
             )
+        if in_time := self._in_time(one):
+            title = f"{in_time}; on {name_of(one)}: {title}"
         return self._sheet(title, [row(one, Train.run)], *self._notes(one))
 
     def _span(self, one: RunOnCard) -> str:
@@ -244,8 +246,15 @@ class Train(Answer):
 
     def _sooner(self) -> Iterator[str]:
         """Yield what ends a long run sooner: more sequences at once, and more GPUs."""
-        one = self.only if self.question.card is not None else None
-        if one is None or not one.possible or self.question.plan.method != SFT:
+        if self.question.plan.method != SFT:
+            return
+        if self.question.card is None:
+            cheapest = next((one for one in self.each if one.seconds_of_step), None)
+            if cheapest and cheapest.hours(cheapest.seconds_of_step or 0) > HOURS_OF_A_MONTH:
+                yield f"--gpu {name_of(cheapest)} --days 30 (how many of them end it within a month)"
+            return
+        one = self.only
+        if not one.possible:
             return
         hours = one.hours(one.seconds_of_step or one.floor)
         run, plan = one.ran
