@@ -104,6 +104,8 @@ BASES = {
         "llama-3-8b --tp 2 --pp 2",
         "mixtral-8x7b --tp 2 --sequence-parallel --ep 2 --dp 2",
         "deepseek-v2-lite --dp 2",
+        "llama-3-8b --stack fsdp --dp 4",
+        "mixtral-8x7b --stack deepspeed --dp 4 --ep 2",
     ],
     "fit": ["gpt2 --gpu h100", "t5-small --serve --gpu t4"],
     "train": [

@@ -26,6 +26,7 @@ from tfcalc.training.precisions import OF_MEGATRON, Precision
 from tfcalc.training.states import SHARED_SUMS
 
 if TYPE_CHECKING:
+    from tfcalc.timing.step import RankGroup
     from tfcalc.timing.work import LayerWork, ModelWork, Product
 
 PLAIN = SCHEDULES["1f1b"]
@@ -150,45 +151,55 @@ class DeviceMemory:
         """Bytes that several GPUs' shards are gathered into, and gradients before these are shared out.
 
         ZeRO-3 has whole weights and gradients of the largest unit, a layer or the tables. FSDP2 has these, where u is a
-        layer and r the root, all that is in no layer; of stage 2 all weights are whole (w), in a pipeline with their
-        gradients, which are summed up until the last micro-batch:
+        layer, r the root, all that is in no layer, and w both; s are the numbers that a GPU stores of all:
 
-        ==============  =====================================  ===============================
-        moment          stage 3                                stage 2
-        ==============  =====================================  ===============================
-        of a layer      weights 2 r + 2 u, the next layer's    2 w, gradients and a buffer
-                        2 u, gradients 2 u, a buffer 4 u       (2 + 4) u
-        the loss        2 r, the last layer's 2 u              2 w
-        the end         gradients and a buffer (2 + 4) r       2 w + (2 + 4) r
-        ==============  =====================================  ===============================
+        ==============  ========================================  ====================  ==============================
+        moment          stage 3                                   stage 2               stage 2 in a pipeline
+        ==============  ========================================  ====================  ==============================
+        of a layer      weights 2 r + 2 u, and the next layer's   weights 2 w, a        weights 2 w, sums of gradients
+                        2 u, gradients 2 u, a buffer 4 u          buffer 4 u            4 (w - s), gradients 2 u
+        the loss        2 r, the last layer's 2 u                 2 w                   2 w + 4 (w - s)
+        the end         gradients 2 r, a buffer 4 r               2 r + 4 r             2 w + 4 (w - s) + 2 r
+        ==============  ========================================  ====================  ==============================
 
         The head's own gradient, 2 bytes, is there from the loss to the end; that of a tied table is added to it, and
-        makes three such tensors while the last layer's buffer, 4 u, and the weights are still there.
+        makes three such tensors while the last layer's buffer, 4 u, and the weights, 2 r, are still there. Between
+        replicas a layer's shard of gradients is there twice more, in stage 2 once.
 
-        Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``; :mod:`tfcalc.tape.sharded`.
+        Source: DeepSpeed's memory estimator, ``4 * largest_layer_params``; of FSDP2 :mod:`tfcalc.tape.sharded`, and
+        PyTorch's FSDPMemTracker (tests/timing/test_gathered.py).
         """
         at, root = self.at, self._tables(last=last, between=between) / self.at.tp
-        layers = [
-            layer.params / at.tp + (layer.experts.params / (at.ep * at.etp) if layer.experts else 0)
+        units = [
+            (layer.params / at.tp, layer.experts.params / (at.ep * at.etp) if layer.experts else 0)
             for layer in self.work.layers
         ]
+        largest = reduce(larger, map(sum, units))
         if not self.fsdp:
-            unit = (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * reduce(larger, layers, root)
+            unit = (WEIGHT + (WEIGHT if self.deepspeed else self.gradient)) * larger(largest, root)
             return GatheredBytes(*[where(at.zero >= 3, unit, 0)] * 3)
-        largest, whole = reduce(larger, layers), sum(self._params(last=last, between=between))
-        kept = WEIGHT * whole + where(at.pp > 1, GRADIENT * whole, 0)  # by stage 2
         head = 0 if between else self.work.vocabulary * self.work.width / at.tp
         own = WEIGHT * (head if last else where(at.pp > 1, 0, head))
         made = WEIGHT + GRADIENT
-        end = made * root + where(at.zero >= 3, 0, kept)
-        if self._tied:
-            summed = 3 * WEIGHT * root + GRADIENT * largest + where(at.zero >= 3, WEIGHT * root, kept)
-            end = where(at.pp > 1, end, summed)
-        return GatheredBytes(
-            own + where(at.zero >= 3, WEIGHT * root + (2 * WEIGHT + made) * largest, kept + made * largest),
-            where(at.zero >= 3, WEIGHT * (root + largest), kept),
-            end,
-        )
+        tied = (WEIGHT + 3 * WEIGHT) * root + GRADIENT * largest
+        end = where((at.pp == 1) & self._tied, tied, made * root)
+        shards = [group.ranks for group in self.shards]
+        cut = reduce(larger, (dense / shards[0] + experts / shards[1] for dense, experts in units))
+        own = own + where(at.dp * at.cp > shards[0], where(at.zero >= 3, 2, 1) * GRADIENT * cut, 0)
+        here = self._params(last=last, between=between)
+        whole, stored = sum(here), here[0] / shards[0] + here[1] / shards[1]
+        third = GatheredBytes(own + WEIGHT * root + (2 * WEIGHT + made) * largest, WEIGHT * (root + largest), end)
+        second = GatheredBytes(own + WEIGHT * whole + GRADIENT * largest, WEIGHT * whole, end)
+        summed = WEIGHT * whole + GRADIENT * (whole - stored)
+        piped = GatheredBytes(own + summed + WEIGHT * largest, summed, summed + WEIGHT * root)
+        found = zip(third, second, piped, strict=True)
+        return GatheredBytes(*(where(at.zero >= 3, x, where(at.pp > 1, z, y)) for x, y, z in found))
+
+    @property
+    def shards(self) -> tuple[RankGroup, RankGroup]:
+        """GPUs that share dense weights, and experts: of FSDP's replicas those of one."""
+        copies = self.at.dp * self.at.cp
+        return self.at.with_the_same(self.at.shards if self.fsdp and self.at.shards is not None else copies)
 
     @property
     def _loss(self) -> Many:
@@ -284,10 +295,7 @@ class DeviceMemory:
     @cached_property
     def _bytes_of_params(self) -> tuple[Many, Many]:
         """Bytes of a parameter on a device: of a dense one, and of an expert's."""
-        copies = self.at.dp * self.at.cp
-        if self.fsdp and self.at.shards is not None:
-            copies = self.at.shards
-        dense, experts = self.at.with_the_same(copies)
+        dense, experts = self.shards
         return self._bytes_of(dense.ranks), self._bytes_of(experts.ranks)
 
     def _bytes_of(self, copies: Many) -> Many:
