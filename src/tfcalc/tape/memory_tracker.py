@@ -690,12 +690,12 @@ class LayerScript:
         incoming: list[Storage | None],
         below: GraphNode | None = None,
     ) -> list[Storage | None] | None:
-        """Repeat it with the storages of another layer, and return these; None where it has to run itself.
+        """Repeat it with the storages of another layer, and return these; None where a shared one is gone.
 
         The ``incoming`` gradient is taken out of the list, which alone has it.
         """
         others = [other() for other in self.others]
-        if None in others or EFFORT.spent + self.spent > EFFORT.most:  # then it stops where the layer itself does
+        if None in others:
             return None
         EFFORT.spend(self.spent)
         own: list[Storage | None] = [None] * len(self.storages)
