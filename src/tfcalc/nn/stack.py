@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from typing import TypeVar
 
 from tfcalc.core.component import Component
@@ -14,7 +14,6 @@ from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.module import Context, Module
 from tfcalc.tape.groups import merged, named
-from tfcalc.tape.memory_tracker import Alike, LayerScripts
 from tfcalc.tape.tensor import FORWARD_ALONE, WITH_BACKWARD, Ends, Tensor, Trace
 
 T = TypeVar("T")
@@ -143,13 +142,9 @@ class Stack(Module):
         """Run the layers on an input that nobody else holds any more, which is taken out of the list."""
         x = given.pop()
         ctx = ctx if ctx.code is None else ctx._replace(code=ctx.code.layers)
-        groups = self.running(x, ctx)
-        scripts = LayerScripts()
-        kinds = _equal([group.layer for group in groups]) if x.trace.every_layer else repeat(None)
-        for group, kind in zip(groups, kinds, strict=False):
+        for group in self.running(x, ctx):
             with x.trace.group(group):
-                alike = None if kind is None else x.trace.alike(scripts, (kind, group.again), x)
-                x = self._one(group, x, ctx, alike)
+                x = self._one(group, x, ctx)
         return x
 
     def running(self, x: Tensor, ctx: Context) -> list[EqualLayers]:
@@ -167,9 +162,7 @@ class Stack(Module):
         alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
         return groups if alike else [*_first(groups[0]), *groups[1:]]
 
-    def _one(self, group: EqualLayers, x: Tensor, ctx: Context, alike: Alike | None) -> Tensor:
-        if ctx.carried is not None or ctx.cache is not None:
-            alike = None
+    def _one(self, group: EqualLayers, x: Tensor, ctx: Context) -> Tensor:
         if group.again:  # what backward computes again is given the layer's own masks alone
             windows = {each.mask for each in attentions(group.layer)}
             ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
@@ -186,13 +179,10 @@ class Stack(Module):
             return made
 
         if not group.again:
-            if alike is None or x.trace.gradients:
-                return layer(x)
-            (made,) = x.trace.does_as(alike, lambda x: [layer(x)], [x])
-            return made
+            return layer(x)
         beside = list(handed.values())[-1:]
-        stops, chosen = ctx.run.early_stop, ctx.run.by_operation
-        return x.trace.checkpoint(layer, x, *beside, early_stop=stops, by_operation=chosen, alike=alike)
+        how = {"early_stop": ctx.run.early_stop, "by_operation": ctx.run.by_operation}
+        return x.trace.checkpoint(layer, x, *beside, **how)
 
 
 RUNNING = 3

@@ -13,7 +13,7 @@ parallelize_llama.py in 2024); torch.utils.checkpoint.create_selective_checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
 from weakref import ref
@@ -24,24 +24,18 @@ from tfcalc.core.traced import EFFORT, Traced, int_of, value_of
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import (
-    Alike,
     Callback,
-    Cast,
     Found,
     GraphNode,
-    LayerResult,
-    LayerScript,
-    LayerScripts,
     LeafNode,
     MemoryTracker,
     ModulePlace,
     Storage,
     Turn,
     TurnListener,
-    WeightUsed,
 )
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.tensor import PLAIN, Call, Group, Part, Shape, Strides, Tensor, Trace, dense, preserved, stacked
+from tfcalc.tape.tensor import Call, Group, Part, Shape, Strides, Tensor, Trace, dense, preserved, stacked
 
 
 class Numerics(NamedTuple):
@@ -410,25 +404,18 @@ class Interpreter(Trace):
         return False
 
     def checkpoints(
-        self,
-        run: Callable[..., list[Tensor]],
-        *given: Tensor,
-        early_stop: bool = False,
-        by_operation: bool = False,
-        alike: Alike | None = None,
+        self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
         """Call ``run``, saving only its inputs; backward reruns it (torch.utils.checkpoint).
 
         The inputs may be offloaded to the host's memory (transformers'
         ``activation_checkpointing_enable(offload=True)``: torch.autograd.graph.save_on_cpu around it).
         """
-        if by_operation or len(given) != 1:
-            alike = None
         if not self.tape.gradients:
-            return self.does_as(alike, run, given)
+            return run(*given)
         module, selected = list(self.tape.module), Selected() if by_operation else None
         with self.tape.to_be_repeated(), self._selecting(selected):
-            results = self.does_as(alike, run, given)
+            results = run(*given)
         saved = selected.kept if selected is not None else []
         offloads = self.tape.offloads
         node = self.tape.node("checkpoint", given, saved if offloads else [*given, *saved], outputs=len(results))
@@ -451,7 +438,6 @@ class Interpreter(Trace):
             return computed
 
         node.again = again
-        node.alike = None if alike is None else alike._replace(given=ref(given[0].storage))
         return outputs
 
     def _brought_back(self, x: Tensor) -> Tensor:
@@ -461,99 +447,6 @@ class Interpreter(Trace):
     def _stored(self, x: Tensor, storage: Storage) -> Tensor:
         """Return the tensor in another storage, contiguous."""
         return Tensor(self, storage, x.shape, x.dtype, dense(x.shape), node=x.node, output=x.output)
-
-    def alike(self, scripts: LayerScripts, key: object, x: Tensor) -> Alike | None:
-        """Return what lets the running layer do as an equal one did, whose ``key`` this is; None if it has to run.
-
-        It may where nothing but live bytes is asked for, and all sizes are numbers.
-        """
-        tape = self.tape
-        plain = (
-            tape.tracker.watch
-            and tape.tracker.script is None
-            and not tape.lists
-            and self.kernels is None
-            and self.shared is None
-            and not self.numerics.holds_graph
-            and type(tape.turns) is int
-            and tape.turns == 1
-            and {*map(type, x.shape), *map(type, x.storage.shape)} == PLAIN
-        )
-        if not plain:
-            return None
-        kept = x.storage
-        of = key, self.numerics, x.shape, x.dtype, x.strides, x.output, x.node is None
-        asked = *of, kept.shape, kept.dtype, kept.counts, kept.times
-        return Alike(scripts, asked, tape.path, ref(kept), scripts.is_first(asked), self.weights)
-
-    def does_as(self, alike: Alike | None, run: Callable[..., list[Tensor]], given: Sequence[Tensor]) -> list[Tensor]:
-        """Run a layer without gradients, or do what an equal one did."""
-        if alike is None or len(given) != 1:
-            return run(*given)
-        key, known = (*alike.key, self.tape.repeats, self.tape.first_run), alike.scripts.known
-        if key not in known:
-            results, known[key] = self._noted(alike, run, given)
-            return results
-        script = known[key]
-        runs = script.void or any(self._is_cast(alike.path + one.path) for one in script.casts)
-        made = None if runs else script.run(self.tape.tracker, given[0].storage, [])
-        if made is None or script.result is None:
-            return run(*given)
-        for path, shape, dtype, uses in script.weights:
-            weight = self.weights.get(alike.path + path)
-            if weight is None:
-                leaf = None if uses is None else LeafNode(alike.path + path, shape)
-                weight = self.weights[alike.path + path] = self._existing(shape, dtype, alike.path + path, leaf)
-            if uses and isinstance(weight.node, LeafNode):
-                weight.node.uses += uses
-        first, *casts = (cast("Storage", made[number]) for number in script.left)
-        for storage, (path, like) in zip(casts, script.casts, strict=True):  # they are there until autocast ends
-            self.casts[id(self.weights[alike.path + path].storage)] = Tensor(self, storage, *like)
-        return [Tensor(self, first, *script.result)]
-
-    def _noted(
-        self, alike: Alike, run: Callable[..., list[Tensor]], given: Sequence[Tensor]
-    ) -> tuple[list[Tensor], LayerScript]:
-        """Run a layer without gradients; return its results, and what it did."""
-        tracker, begun, before = self.tape.tracker, EFFORT.spent, self._noticed
-        casts = set(self.casts)
-        used = {
-            path: node.uses if isinstance(node := weight.node, LeafNode) else None
-            for path, weight in self.weights.items()
-        }
-        tracker.script = script = LayerScript(given[0].storage)
-        try:
-            results = run(*given)
-        finally:
-            tracker.script = None
-        for path, weight in self.weights.items():
-            uses = weight.node.uses if isinstance(weight.node, LeafNode) else None
-            if path not in used or used[path] != uses:
-                more = None if uses is None else uses - (used.get(path) or 0)
-                script.weights.append(WeightUsed(path.removeprefix(alike.path), weight.shape, weight.dtype, more))
-                script.void = script.void or not path.startswith(f"{alike.path}.")
-        new = {key: made for key, made in self.casts.items() if key not in casts}
-        of = {id(weight.storage): path for path, weight in self.weights.items()}
-        for key, made in new.items():
-            like = LayerResult(made.shape, made.dtype, made.strides)
-            script.casts.append(Cast(of.get(key, "").removeprefix(alike.path), like))
-        script.void = script.void or any(of.get(key, "").startswith(f"{alike.path}.") for key in casts)
-        script.ends(alike.path, [made.storage for made in (*results, *new.values())], EFFORT.spent - begun)
-        first = results[0]
-        script.result = LayerResult(first.shape, first.dtype, first.strides)
-        if len(results) > 1 or first.node is not None or self._noticed != before:
-            script.void = True
-        return results, script
-
-    def _is_cast(self, path: str) -> bool:
-        """Return whether autocast has a copy of the weight at this path."""
-        weight = self.weights.get(path)
-        return weight is not None and id(weight.storage) in self.casts
-
-    @property
-    def _noticed(self) -> tuple[int, ...]:
-        """Numbers of what a layer may leave to others: outputs of the model, and variables."""
-        return len(self.outputs), len(self.held), len(self.tape.returned)
 
     @contextmanager
     def _selecting(self, selected: Selected | None) -> Iterator[None]:
@@ -710,7 +603,7 @@ class Interpreter(Trace):
 
     def needed(self, size: Num) -> None:
         """Allocate and free a temporary buffer of ``size`` bytes."""
-        self.tape.needs(size)
+        self.tape.tracker.needed(size)
 
     @contextmanager
     def no_autocast(self) -> Iterator[None]:

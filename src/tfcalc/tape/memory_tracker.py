@@ -5,12 +5,12 @@ The graph is that of autograd: tensors, the operations that made them, and what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 from weakref import ref
 
 from tfcalc.core.number import Num, product
-from tfcalc.core.traced import EFFORT, Spent, value_of
+from tfcalc.core.traced import Spent, value_of
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import WIDTHS
 
@@ -72,7 +72,7 @@ class MemoryTracker:
 
     __slots__ = (
         *("alone", "apart", "gathered", "gradients", "live", "most", "most_apart", "phase", "phases", "phases_apart"),
-        *("saved", "script", "since", "turns", "watch"),
+        *("saved", "since", "turns", "watch"),
     )
 
     def __init__(self, *, watch: bool = True) -> None:
@@ -94,8 +94,6 @@ class MemoryTracker:
         self.since: list[ref[Storage]] | None = None
         """Storages allocated, or made a gradient, since a row's representative began; None: not asked for."""
         self.turns: TurnListener | None = None
-        self.script: LayerScript | None = None
-        """Notes what a layer does, for equal ones."""
 
     def begin(self, phase: str) -> None:
         """Begin a phase; store the peak of the one before."""
@@ -344,8 +342,6 @@ class Storage:
         self.times = times
         self.waiting = 0  # nodes that have not run yet and whose gradient it is
         if counts:
-            if tracker.script is not None:
-                tracker.script.made(self)
             tracker.made(self)
 
     @property
@@ -362,8 +358,6 @@ class Storage:
         """Count one for each iteration of its loop, as it outlives its iteration."""
         times, self.times = self.times, 1
         if not isinstance(times, int) or times != 1:
-            if self.counts and self.tracker.script is not None:
-                self.tracker.script.does(OUTLIVE, self)
             self.tracker.gone(self)
             self.shape = (*self.shape, times)
             self.bytes *= value_of(times) if self.tracker.watch else 0
@@ -371,8 +365,6 @@ class Storage:
 
     def keep(self) -> None:
         """Save it for the backward of a node."""
-        if self.counts and self.tracker.script is not None:
-            self.tracker.script.does(KEEP, self)
         self.keepers += 1
         self.repeat()
         if self.keepers == 1 and self.counts:
@@ -380,16 +372,12 @@ class Storage:
 
     def release(self) -> None:
         """Release it for one node that saved it."""
-        if self.counts and self.tracker.script is not None:
-            self.tracker.script.does(RELEASE, self)
         self.keepers -= 1
         if self.keepers == 0 and self.counts:
             self.tracker.released(self)
 
     def __del__(self) -> None:
         if self.counts:
-            if self.tracker.script is not None:
-                self.tracker.script.gone(self)
             try:  # noqa: SIM105  # suppress() takes as long as the rest, and every storage is freed once
                 self.tracker.gone(self)
             except Spent:  # nothing catches what a destructor raises; the next operation is refused
@@ -436,7 +424,7 @@ class GraphNode:
     as they were computed in forward or overwrite a saved tensor. ``again``: reruns a checkpointed function.
     """
 
-    __slots__ = ("again", "alike", "inputs", "name", "passes", "pending", "ready", "saved", "scratch")
+    __slots__ = ("again", "inputs", "name", "passes", "pending", "ready", "saved", "scratch")
 
     def __init__(
         self,
@@ -455,7 +443,6 @@ class GraphNode:
         self.pending: list[Storage | None] = [None] * outputs
         self.again: Callable[[], Sequence[Value]] | None = None
         self.ready: Sequence[Storage | None] = ()
-        self.alike: Alike | None = None
         for storage in self.saved:
             storage.keep()
 
@@ -463,8 +450,6 @@ class GraphNode:
         """Store the sum of the gradients that have reached an output so far."""
         before, self.pending[output] = self.pending[output], gradient
         gradient.waiting += 1
-        if gradient.tracker.script is not None:
-            gradient.tracker.script.waits(self, output, gradient)
         if before is not None:
             _not_awaited(before)
 
@@ -482,13 +467,10 @@ class GraphNode:
             storage.release()
         self.saved = []
         self.again = None  # it refers to this node (a cycle), and to the inputs
-        self.alike = None
 
 
 def _not_awaited(gradient: Storage) -> None:
     """Note that a node no longer waits for this gradient."""
-    if gradient.tracker.script is not None:
-        gradient.tracker.script.does(LEAVE, gradient)
     gradient.waiting -= 1
     if gradient.is_gradient and not gradient.waiting:
         gradient.tracker.left(gradient)
@@ -517,226 +499,6 @@ class LeafNode(GraphNode):
         self.gradient: Storage | None = None
         self.shape = shape
         self.uses = 0
-
-
-MAKE, FREE, KEEP, RELEASE, AWAIT, LEAVE, PASS_ON, COLLECT, REPLACED, NEEDED, APART, TURNED, OUTLIVE = range(13)
-"""What a layer does to a storage: it is allocated, freed, saved, released, awaited by a node of the layer and no more,
-passed on to the node below, becomes a parameter's gradient or none any more; a buffer is needed; gradients are not
-apart; a gradient was turned around; it outlives its turn of a loop."""
-GIVEN, INCOMING = -1, -2
-"""Numbers of what a layer is given: its input, and the gradient of its output."""
-
-
-class LayerResult(NamedTuple):
-    """The result of a layer."""
-
-    shape: tuple[Num, ...]
-    dtype: str
-    strides: tuple[int, ...] | None
-
-
-class Cast(NamedTuple):
-    """The copy that autocast has of a weight, whose path in the layer this is."""
-
-    path: str
-    made: LayerResult
-
-
-class LeafState(NamedTuple):
-    """A parameter of a layer: its path there, its uses before and after, and the number of its gradient."""
-
-    path: str
-    uses: int
-    left: int
-    gradient: int | None
-
-
-class WeightUsed(NamedTuple):
-    """A weight that a layer reads: its path there, its shape and format, and how often its gradient is waited for.
-
-    A frozen one has none.
-    """
-
-    path: str
-    shape: tuple[Num, ...]
-    dtype: str
-    uses: int | None
-
-
-class LayerScripts:
-    """Scripts of the layers of a stack, by what these were given; and which kinds of them there have been."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[object, ...], LayerScript] = {}
-        self._kinds: set[tuple[object, ...]] = set()
-
-    def is_first(self, kind: tuple[object, ...]) -> bool:
-        """Return whether no layer of this kind has been asked about before."""
-        first = kind not in self._kinds
-        self._kinds.add(kind)
-        return first
-
-
-class Alike(NamedTuple):
-    """A layer that may do as an equal one did: its ``path`` and what it is ``given``, and what others did.
-
-    In backward the ``first`` of equal ones runs in any case: it is the last that needs what all were given.
-    """
-
-    scripts: LayerScripts
-    key: tuple[object, ...]
-    path: str
-    given: ref[Storage]
-    first: bool
-    weights: Mapping[str, Value]
-    """Of the whole model, by their paths."""
-
-
-class LayerScript:
-    """Doings of a layer to storages, in order, by their numbers: a layer that is equal does the same.
-
-    It is ``void`` where the layer did something else, too: to what other layers have, or to what outlives it.
-    """
-
-    def __init__(self, given: Storage | None, incoming: Storage | None = None, below: GraphNode | None = None) -> None:
-        self.void = False
-        self.doings: list[tuple[int, int]] = []
-        self.storages: list[tuple[tuple[Num, ...], str, str, Num]] = []
-        self.needs: list[Num] = []
-        self.others: list[ref[Storage]] = []
-        """Storages that are neither its own nor given: masks, and the angles of positions."""
-        self.leaves: list[LeafState] = []
-        """The parameters that backward comes to, as they are before and after."""
-        self.weights: list[WeightUsed] = []
-        """The weights that forward reads."""
-        self.casts: list[Cast] = []
-        """What autocast has cast."""
-        self.left: list[int] = []
-        """Numbers of what else is left of the layer."""
-        self.spent: int = 0
-        """Units of effort that it took (:mod:`tfcalc.core.traced`)."""
-        self.output = 0
-        self.result: LayerResult | None = None
-        self._numbers = {id(given): GIVEN}
-        if incoming is not None:
-            self._numbers[id(incoming)] = INCOMING
-        self._below = below
-        self._leaves: dict[int, tuple[LeafNode, int]] = {}
-
-    def made(self, storage: Storage) -> None:
-        """Note an allocation."""
-        number = self._numbers[id(storage)] = len(self.storages)
-        self.storages.append((storage.shape, storage.dtype, storage.label, storage.times))
-        self.doings.append((MAKE, number))
-
-    def gone(self, storage: Storage) -> None:
-        """Note a free."""
-        number = self._numbers.pop(id(storage), GIVEN)
-        if number == GIVEN:
-            self.void = True
-        self.doings.append((FREE, number))
-
-    def does(self, what: int, storage: Storage) -> None:
-        """Note what is done to a storage."""
-        number = self._numbers.get(id(storage))
-        if number is None:
-            number = self._numbers[id(storage)] = -3 - len(self.others)
-            self.others.append(ref(storage))
-        if number < INCOMING and what not in (KEEP, RELEASE):
-            self.void = True
-        self.doings.append((what, number))
-
-    def waits(self, node: GraphNode, output: int, gradient: Storage) -> None:
-        """Note that a node awaits a gradient: one of the layer, or that below."""
-        if node is self._below:
-            self.output = output
-        self.does(PASS_ON if node is self._below else AWAIT, gradient)
-
-    def needed(self, size: Num) -> None:
-        """Note a temporary buffer."""
-        self.doings.append((NEEDED, len(self.needs)))
-        self.needs.append(size)
-
-    def apart(self) -> None:
-        """Note that gradients are not apart any more."""
-        self.doings.append((APART, 0))
-
-    def reaches(self, leaf: LeafNode) -> None:
-        """Note that backward comes to a parameter."""
-        if id(leaf) not in self._leaves:
-            self._leaves[id(leaf)] = leaf, leaf.uses
-            self.void = self.void or leaf.gradient is not None
-
-    def ends(self, path: str, passed: Sequence[Storage | None], spent: int) -> None:
-        """End the script of the layer at this path, of which also what was ``passed`` on is left."""
-        self.spent = spent
-        self.left = [self._numbers.get(id(storage), GIVEN) for storage in passed if storage is not None]
-        for leaf, uses in self._leaves.values():
-            number = None if leaf.gradient is None else self._numbers.get(id(leaf.gradient), GIVEN)
-            self.leaves.append(LeafState(leaf.name.removeprefix(path), uses, leaf.uses, number))
-            self.void = self.void or not leaf.name.startswith(f"{path}.")
-        known = [*self.left, *(leaf.gradient for leaf in self.leaves if leaf.gradient is not None)]
-        there = {number for number in self._numbers.values() if number >= 0}
-        if there - {*known} or GIVEN in known or min(known, default=0) < INCOMING or len({*known}) < len(known):
-            self.void = True  # something else has it, or two have
-        self._numbers.clear()
-        self._leaves.clear()
-        self._below = None
-
-    def run(
-        self,
-        tracker: MemoryTracker,
-        given: Storage | None,
-        incoming: list[Storage | None],
-        below: GraphNode | None = None,
-    ) -> list[Storage | None] | None:
-        """Repeat it with the storages of another layer, and return these; None where a shared one is gone.
-
-        The ``incoming`` gradient is taken out of the list, which alone has it.
-        """
-        others = [other() for other in self.others]
-        if None in others:
-            return None
-        EFFORT.spend(self.spent)
-        own: list[Storage | None] = [None] * len(self.storages)
-        own += [*others[::-1], *(incoming or [None]), given]  # whose numbers are below 0
-        others.clear()
-        incoming.clear()
-        for what, number in self.doings:
-            if what == MAKE:
-                shape, dtype, label, times = self.storages[number]
-                own[number] = Storage(tracker, shape, dtype, label, times=times)
-            elif what == FREE:
-                own[number] = None
-            elif what == NEEDED:
-                tracker.needed(self.needs[number])
-            elif what == APART:
-                tracker.apart = False
-            else:
-                self._does(what, cast("Storage", own[number]), tracker, below)
-        return own
-
-    def _does(self, what: int, storage: Storage, tracker: MemoryTracker, below: GraphNode | None) -> None:
-        if what == KEEP:
-            storage.keep()
-        elif what == RELEASE:
-            storage.release()
-        elif what == AWAIT:
-            storage.waiting += 1
-        elif what == LEAVE:
-            _not_awaited(storage)
-        elif what == PASS_ON:
-            assert below is not None
-            below.pending[self.output] = storage
-            storage.waiting += 1
-        elif what == COLLECT:
-            tracker.gradient(storage)
-        elif what == REPLACED:
-            tracker.replaced(storage)
-        elif what == OUTLIVE:
-            storage.repeat()
-        else:
-            storage.is_view = True
 
 
 class Kept(NamedTuple):

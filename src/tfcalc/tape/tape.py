@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from sys import getrefcount
 from typing import Protocol
 
 from tfcalc.core.component import Held
 from tfcalc.core.number import Num
-from tfcalc.core.traced import EFFORT
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import (
-    COLLECT,
-    REPLACED,
-    TURNED,
-    Alike,
     Callback,
     Found,
     GraphNode,
     Kept,
-    LayerScript,
     LeafNode,
     MemoryTracker,
     ModulePlace,
@@ -53,9 +46,6 @@ class ShardedWeights(Protocol):
     def ends(self) -> None:
         """End the backward pass."""
         ...
-
-    reached: list[LeafNode]
-    """Weights with a gradient, of the running unit."""
 
 
 class _Inside:
@@ -254,12 +244,10 @@ class Tape:
             else:
                 made = self.new(entry[2], entry[3], f"gradient of {node.name}")
                 made.is_view = len(gradients) == TRANSPOSED.get(node.name)
-                if made.is_view and self.tracker.script is not None:
-                    self.tracker.script.does(TURNED, made)
                 gradients.append(made)
                 del made  # the list alone holds it: see above
         if node.scratch:
-            self.needs(node.scratch)
+            self.tracker.needed(node.scratch)
         node.ended()
         node.ready = ()
         node.taken()
@@ -274,8 +262,6 @@ class Tape:
     def seed(self, node: GraphNode, output: int, gradient: Storage) -> None:
         """Add a gradient to those that have reached a node's output so far."""
         if isinstance(node, LeafNode):
-            if self.tracker.script is not None:
-                self.tracker.script.reaches(node)
             if self.sharded is not None:
                 self.sharded.takes(node, gradient)
             elif self.gradients_stay:
@@ -285,7 +271,7 @@ class Tape:
             return
         before = node.pending[output]
         if gradient.is_gradient:
-            self.not_apart()
+            self.tracker.apart = False
         node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
 
     def sum_of(self, before: Storage, more: Storage) -> Storage:
@@ -300,15 +286,13 @@ class Tape:
         before = leaf.gradient
         if before is not None:  # used twice, as a tied matrix is
             gradient = self.sum_of(before, gradient)
-            self.not_apart()  # added elsewhere, the sum would wait for its last term beside that
+            self.tracker.apart = False  # added elsewhere, the sum would wait for its last term beside that
         if gradient is not before:
             if gradient.is_gradient:
-                self.not_apart()
+                self.tracker.apart = False
             if before is not None:
-                self._replaced(before)
+                self.tracker.replaced(before)
             leaf.gradient = gradient
-            if self.tracker.script is not None:
-                self.tracker.script.does(COLLECT, gradient)
             self.tracker.gradient(gradient)
         self._used(leaf)
 
@@ -319,8 +303,6 @@ class Tape:
 
     def _used(self, leaf: LeafNode) -> None:
         """Count down a parameter's uses: after the last its gradient is complete."""
-        if self.tracker.script is not None:
-            self.tracker.script.reaches(leaf)
         leaf.uses -= 1
         if not self.gradients_stay and leaf.uses <= 0:
             leaf.gradient = None
@@ -338,88 +320,10 @@ class Tape:
             needed = [self.new(held.factors, STEPPED_IN[held.bits], held.name) for held in self.stepped(leaf)]
             del needed  # frees the optimizer's temporary tensors before the gradient
             if leaf.gradient is not None:
-                self._replaced(leaf.gradient)
+                self.tracker.replaced(leaf.gradient)
                 leaf.gradient = None
 
-    def not_apart(self) -> None:
-        """Note that the peaks without parameters' gradients are not known any more."""
-        if self.tracker.script is not None:
-            self.tracker.script.apart()
-        self.tracker.apart = False
-
-    def needs(self, size: Num) -> None:
-        """Allocate and free a temporary buffer of ``size`` bytes."""
-        if self.tracker.script is not None:
-            self.tracker.script.needed(size)
-        self.tracker.needed(size)
-
-    def _replaced(self, gradient: Storage) -> None:
-        if self.tracker.script is not None:
-            self.tracker.script.does(REPLACED, gradient)
-        self.tracker.replaced(gradient)
-
     def repeated(self, node: GraphNode) -> None:
-        """Run a checkpointed function again, forward and backward, or do what that of an equal layer did."""
-        alike = node.alike
-        key = None if alike is None else self._asked(node, alike)
-        if alike is None or key is None:
-            self._repeated(node)
-        elif (script := alike.scripts.known.get(key)) is None:
-            alike.scripts.known[key] = self._noted(node, alike)
-        elif script.void or not self._does_as(script, node, alike):
-            self._repeated(node)
-
-    def _asked(self, node: GraphNode, alike: Alike) -> tuple[object, ...] | None:
-        """Return all that decides what a layer does in backward; None where it has to run."""
-        entry, gradient = node.inputs[0], node.pending[0]
-        if alike.first or self.tracker.script is not None or len(node.pending) != 1:
-            return None
-        if entry is None or gradient is None or alike.given() is None:
-            return None
-        below, output = entry[:2]
-        if below is not None and (isinstance(below, LeafNode) or below.pending[output] is not None):
-            return None
-        held_by = getrefcount(gradient)  # whether it is freed in the layer
-        state = gradient.is_gradient, gradient.is_view, gradient.waiting, gradient.keepers, held_by
-        return *alike.key, gradient.shape, gradient.dtype, gradient.times, *state, below is None, output
-
-    def _noted(self, node: GraphNode, alike: Alike) -> LayerScript:
-        """Run it, and return what it did."""
-        below, output = (node.inputs[0] or (None, 0))[:2]
-        self.tracker.script = script = LayerScript(alike.given(), node.pending[0], below)
-        begun = EFFORT.spent
-        try:
-            self._repeated(node)
-        finally:
-            self.tracker.script = None
-        script.ends(alike.path, [] if below is None else [below.pending[output]], EFFORT.spent - begun)
-        return script
-
-    def _does_as(self, script: LayerScript, node: GraphNode, alike: Alike) -> bool:
-        """Repeat what another layer did; return whether all is there for it."""
-        leaves: list[LeafNode] = []
-        for state in script.leaves:
-            weight = alike.weights.get(alike.path + state.path)
-            leaf = None if weight is None else weight.node
-            if not isinstance(leaf, LeafNode) or leaf.uses != state.uses or leaf.gradient is not None:
-                return False
-            leaves.append(leaf)
-        below, incoming = (node.inputs[0] or (None, 0))[0], node.pending
-        node.pending = [None]
-        made = script.run(self.tracker, alike.given(), incoming, below)
-        if made is None:
-            node.pending = incoming
-            return False
-        node.again = None
-        for leaf, state in zip(leaves, script.leaves, strict=True):
-            leaf.uses = state.left
-            if state.gradient is not None:
-                leaf.gradient = made[state.gradient]
-                if self.sharded is not None:
-                    self.sharded.reached.append(leaf)
-        return True
-
-    def _repeated(self, node: GraphNode) -> None:
         """Run a checkpointed function forward again, now with nodes, and backward through these.
 
         An output that nothing read gets a gradient of zeros.

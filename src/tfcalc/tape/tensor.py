@@ -17,7 +17,7 @@ from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message,
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
 from tfcalc.named_tuple import NamedTuple
-from tfcalc.tape.memory_tracker import Alike, GraphNode, LayerScripts, Storage, Value
+from tfcalc.tape.memory_tracker import GraphNode, Storage, Value
 
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None
@@ -521,38 +521,20 @@ class Trace:
     def count(self, call: Call) -> None:
         """Count an operation whose result another one makes."""
 
-    def alike(self, scripts: LayerScripts, key: object, x: Tensor) -> Alike | None:
-        """Return what lets the running layer do as an equal one did, whose ``key`` this is; None if it has to run."""
-        return None
-
-    def does_as(self, alike: Alike | None, run: Callable[..., list[Tensor]], given: Sequence[Tensor]) -> list[Tensor]:
-        """Run a layer without gradients, or do what an equal one did."""
-        return run(*given)
-
     def checkpoint(
-        self,
-        run: Callable[..., Tensor],
-        *given: Tensor,
-        early_stop: bool = False,
-        by_operation: bool = False,
-        alike: Alike | None = None,
+        self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> Tensor:
         """Call ``run``, saving only its inputs; backward reruns it (torch.utils.checkpoint).
 
         With ``by_operation`` some results are saved as well (:mod:`tfcalc.tape.interpreter`).
         """
         (result,) = self.checkpoints(
-            lambda *given: [run(*given)], *given, early_stop=early_stop, by_operation=by_operation, alike=alike
+            lambda *given: [run(*given)], *given, early_stop=early_stop, by_operation=by_operation
         )
         return result
 
     def checkpoints(
-        self,
-        run: Callable[..., list[Tensor]],
-        *given: Tensor,
-        early_stop: bool = False,
-        by_operation: bool = False,
-        alike: Alike | None = None,
+        self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
         """Checkpoint a function of several results."""
         raise NotImplementedError
