@@ -273,6 +273,10 @@ LINES = {
     "cost to generate 1M tokens with gpt2 on t4": "serve gpt2 --for gpus --gpu t4",
     "how many a100s to train gpt2": "plan gpt2 --gpu a100",
     "what does it cost to serve gpt2 for 9 users on h100": "serve gpt2 --for gpus --gpu h100 --concurrency 9",
+    "how many h20 for grpo of qwen2.5-7b": "fit qwen2.5-7b --method grpo --gpu h20",
+    "can 2x3090 run llama 3.3 70b q4 with llama.cpp": (
+        "memory llama-3.3-70b --serve --engine llama.cpp --gpu 2x3090 --weights q4_k_m"
+    ),
     "how many h100 to train gpt2 on 1T tokens in 9 days": "train gpt2 --gpu h100 --tokens 1T --days 9",
     "how many layers and heads has gpt2": "overview gpt2",
     "how many attention heads and layers has gpt2": "overview gpt2",
@@ -469,11 +473,11 @@ def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
     """6 · 6.7e9 · 2e12 FLOPs at 312e12 a second are 3,000 days: 100 cards would take a month at the peak, and two to
     four times as many at a usual share of it."""
     slow = tfcalc("how much does it cost to pretrain llama 2 7b on 2T tokens with a100").stdout
-    told = re.search(
-        r"--gpu (\d+)xA100-SXM-40 --fsdp \(to end within a month, without transfers", " ".join(slow.split())
-    )
+    told = re.search(r"--gpu (\d+)xA100-SXM-40 --fsdp \(to end within a month: ([\d.]+) days\)", " ".join(slow.split()))
     assert told is not None
     assert 200 <= int(told[1]) <= 400
+    there = tfcalc("train", "llama-2-7b", "--tokens", "2T", "--gpu", f"{told[1]}xa100-40", "--fsdp").stdout
+    assert there.startswith(f"FITS: 2T tokens in {told[2]} days ")
     assert "--mfu 35% --price 2.50 (hours and money at that share of the peak)" in " ".join(slow.split())
     asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
     single = tfcalc(asked).stdout
@@ -487,4 +491,9 @@ def test_days_say_how_many_gpus(tfcalc: Program) -> None:
     H100's 989.4e12 are 160.2 GPUs for 30 days: 21 servers of 8."""
     asked = "how many h100s to train a 13b model on 2T tokens in 30 days"
     assert tfcalc(asked, "--mfu", "40%").stdout.startswith("Within 30 days: --gpu 168xH100-SXM --fsdp, ")
+    told = re.match(r"Within 30 days: --gpu (\d+xH100-SXM) --fsdp, ([\d.]+) days; on H100-SXM: ", tfcalc(asked).stdout)
+    assert told is not None
+    assert float(told[2]) <= 30
+    there = tfcalc("train", "llama-2-13b", "--tokens", "2T", "--gpu", told[1], "--fsdp").stdout
+    assert there.startswith(f"FITS: 2T tokens in {told[2]} days ")
     assert tfcalc("train", "gpt2", "--tokens", "1B", "--days", "2").stderr.endswith("name one of them: --gpu h100\n")

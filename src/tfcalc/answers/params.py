@@ -98,7 +98,7 @@ class Params(CountOfParams, in_order=True):
     ).compared("embedding", part=True)
     non_embedding_params = integer("all other parameters", total("total_params", less="embedding_params"))
     active_non_embedding_params = integer(
-        "parameters used per token but those of the tables of tokens and positions, as most model cards count them",
+        "parameters used per token but those of the tables of tokens and positions, as some model cards count them",
         total("active_params", less="embedding_params"),
     )
     output_params = integer(
@@ -246,7 +246,7 @@ class Params(CountOfParams, in_order=True):
     @property
     def _active(self) -> str:
         """Active parameters without what model cards leave out: most the embedding, some images or the head, too."""
-        said = [f"{self.active_non_embedding_params:,} without the embedding, as most model cards count"]
+        said = [f"{self.active_non_embedding_params:,} without the embedding, as some model cards count"]
         said += [f"{self.active_text_params:,} without the encoders of images and sounds, too"] * bool(
             self.tower_params
         )

@@ -36,6 +36,7 @@ from tfcalc.answers.verdict import NO_EXPERT_PARALLELISM
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
+from tfcalc.hardware import MOST_GPUS
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32
 from tfcalc.placed.schedules import schedule_of
@@ -44,6 +45,7 @@ from tfcalc.report.declared import Answer, When, integer, record, records, text,
 from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, common, of_card
+from tfcalc.search.remedies import FSDP
 from tfcalc.timing.estimate import (
     CODE,
     HOURS_OF_A_MONTH,
@@ -260,37 +262,58 @@ class Train(Answer):
         run, plan = one.ran
         if hours > HOURS_OF_A_RUN and value_of(run.batch_size) * value_of(plan.grad_accum) == 1:
             yield "--batch N (sequences at once, not 1: fit --train --gpu NAME says how many)"
-        more, rate = self._more_gpus(one, HOURS_OF_A_MONTH)
-        if more and self.question.days is None:
-            yield f"{more} (to end within a month, {rate})"
+        if self.question.days is None and (more := self._more_gpus(one, HOURS_OF_A_MONTH)):
+            yield f"{more[0]} (to end within a month: {more[1]})"
 
-    def _more_gpus(self, one: RunOnCard, within: float) -> tuple[str, str]:
-        """The options of as many GPUs as end the run within these hours, and at which rate; "" twice where one does.
+    def _more_gpus(self, one: RunOnCard, within: float) -> tuple[str, str] | None:
+        """The options of the GPUs that end the run within these hours, and when they do; None where none are known.
 
-        More than one server's are whole servers.
+        More than one server's are whole servers. Each number is tried, but where a speed was measured.
         """
         seconds = one.seconds_of_step or (one.timed.seconds if one.timed else one.floor)
         if not seconds or one.hours(seconds) <= within or one.gpus != one.card.gpus:
-            return "", ""
-        gpus = ceil(one.hours(seconds) * one.gpus / within)
-        whole = gpus if gpus < OF_A_SERVER else ceil(gpus / OF_A_SERVER) * OF_A_SERVER
-        rate = f"without {one.untimed}" if one.timed else "at the peak"
-        if one.seconds_of_step:
-            rate = "at the same rate per GPU"
-        return f"--gpu {whole}x{one.accelerator.name}{'' if one.gpus > 1 else ' --fsdp'}", rate
+            return None
+        gpus = _of_servers(one.hours(seconds) * one.gpus / within)
+        shared = "" if one.gpus > 1 else " --fsdp"
+        if self.question.pace.tokens_per_second or self.question.pace.step_time:
+            return f"--gpu {gpus}x{one.accelerator.name}{shared}", "at the same rate per GPU"
+        found: RunOnCard | None = None
+        for _ in range(NUMBERS_OF_GPUS):
+            tried = self._on(one, gpus)
+            if tried is None or (found is not None and gpus >= found.gpus):
+                break
+            hours = tried.hours(tried.seconds_of_step or tried.floor)
+            found = tried if hours <= within else found
+            if (next_ := _of_servers(gpus * hours / within)) == gpus:
+                break
+            gpus = next_
+        if found is None:
+            return None
+        hours = found.hours(found.seconds_of_step or found.floor)
+        ends = duration(hours) if found.seconds_of_step else f"at least {duration(hours)}, at the peak"
+        return f"--gpu {found.gpus}x{one.accelerator.name}{shared}", ends
+
+    def _on(self, one: RunOnCard, gpus: int) -> RunOnCard | None:
+        """The run on this number of GPUs, which share all states where one was asked about; None where it cannot be."""
+        if gpus > MOST_GPUS:
+            return None
+        plan = self.question.plan if one.gpus > 1 else self.question.plan.replaced(**FSDP)
+        card = of_card(f"{gpus}x{one.accelerator.name}", instead="")
+        found = RunOnCard(self.question._replace(card=card, plan=plan), card, one.accelerator, one.peaks, grows=False)
+        return found if found.answers and found.possible and (found.seconds_of_step or found.floor) else None
 
     def _in_time(self, one: RunOnCard) -> str:
         """Number of GPUs that end the run within the days that were asked for; "" where none were."""
         if self.question.days is None:
             return ""
         hours = self.question.days * HOURS_OF_A_DAY
-        more, rate = self._more_gpus(one, hours)
         seconds = one.seconds_of_step or one.floor
-        if more:
-            return f"Within {duration(hours)}: {more}, {rate}"
-        if not seconds or one.hours(seconds) > hours:
+        if seconds and one.hours(seconds) <= hours:
+            return f"Within {duration(hours)}: {name_of(one)}{'' if one.seconds_of_step else ', at the peak'}"
+        more = self._more_gpus(one, hours)
+        if more is None:
             return f"How many GPUs end it within {duration(hours)} is not known"
-        return f"Within {duration(hours)}: {name_of(one)}{'' if one.seconds_of_step else ', at the peak'}"
+        return f"Within {duration(hours)}: {more[0]}, {more[1]}"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:
@@ -386,6 +409,11 @@ def why_unknown(one: RunOnCard) -> str:
     return told.get(why, "")
 
 
+def _of_servers(gpus: float) -> int:
+    """A number of GPUs, rounded up to whole servers beyond one."""
+    return ceil(gpus) if gpus < OF_A_SERVER else ceil(gpus / OF_A_SERVER) * OF_A_SERVER
+
+
 def _of_experts(one: RunOnCard) -> Iterator[str]:
     """Yield what finds layouts of a mixture's experts, which is not among the changes."""
     if one.judge.case.whole_mixture and machine_of(one.accelerator) is not None:
@@ -394,6 +422,8 @@ def _of_experts(one: RunOnCard) -> Iterator[str]:
 
 OF_A_SERVER, HOURS_OF_A_DAY = 8, 24
 """GPUs of a server, which are rented together."""
+NUMBERS_OF_GPUS = 6
+"""Numbers of GPUs that are tried at most to end a run in time."""
 HOURS_OF_A_RUN = 1
 """Hours from which on a run with one sequence at a time is told of larger batches; of more GPUs from a month on."""
 

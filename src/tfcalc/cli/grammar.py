@@ -167,8 +167,8 @@ TABLE: tuple[tuple[str, str], ...] = (
     ("tokens MANY:tokens TRAIN !TIME", "explain ABOUT:tokensperparameter"),
     ("tokens OPTIMAL", "explain ABOUT:tokensperparameter"),
     ("active|activated PARAMETERS", "explain ABOUT:activeparameters"),
-    ("MANY-CARDS BYTES-OF-CARD !TRAIN|ADAPTER", "memory --serve"),
-    ("MANY-CARDS !TRAIN|ADAPTER", "serve --for gpus"),
+    ("MANY-CARDS BYTES-OF-CARD !TRAIN|ADAPTER|WAY-OF-TRAINING", "memory --serve"),
+    ("MANY-CARDS !TRAIN|ADAPTER|WAY-OF-TRAINING", "serve --for gpus"),
     ("SLO CARD !TRAIN|ADAPTER", "serve"),
     ("SLO !TRAIN|ADAPTER", "serve --for gpus"),
     (
@@ -373,10 +373,13 @@ WAYS = {
     **{name: f"--optimizer {name}" for name in ("adamw-8bit", "adafactor", "sgd", "lion", "muon")},
 }
 """Options of training by the words that ask for them, the longer ones first."""
+ENGINES = {**dict.fromkeys(("llama.cpp", "llamacpp", "ollama"), "llama.cpp"), "sglang": "sglang"}
+ENGINES |= dict.fromkeys(("tensorrt-llm", "trt-llm", "trtllm"), "tensorrt-llm")
+"""Engines other than the usual one, by the words for them."""
 WITHOUT = {"--checkpointing": "--checkpointing none", "--attention-kernel": "--attention-kernel eager"}
 """What a way of training is compared with, by its option, where that is not tfcalc's default."""
 OF_SEVERAL, SEVERAL = ("--zero", "--fsdp"), "8"
 """How options begin that share a model over GPUs, and over how many where a question says none: a server's."""
-OF_TRAINING = ("--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
+OF_TRAINING = ("--method", "--optimizer", "--zero", "--fsdp", "--offload", "--checkpointing", "--precision")
 """How options begin that only training has."""
 OF_A_RUN = ("--tokens", "--samples", "--epochs", "--max-steps")

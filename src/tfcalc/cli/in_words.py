@@ -19,6 +19,7 @@ from tfcalc.cli.grammar import (
     AT_A_GLANCE,
     CACHE,
     CLASSES,
+    ENGINES,
     FORMAT,
     HALVES,
     KINDS,
@@ -437,6 +438,11 @@ def _line(row: str, read: Read) -> tuple[list[str], list[str]]:
             fixed += way * (way[0] not in fixed)
             if options.get(way[0], way[-1]) != way[-1]:
                 left.append(options.pop(way[0]))
+    engines = list(dict.fromkeys(ENGINES[word.lower()] for word in rest if word.lower() in ENGINES))
+    if engines and (first == "serve" or "--serve" in fixed) and "--engine" not in fixed:
+        first = "memory" if first == "fit" else first
+        fixed += ["--engine", engines.pop(0)]
+        left += engines
     if any(way in fixed for way in OF_SEVERAL) and not (_several(read.cards) or {"--gpus", "--dp"} & set(options)):
         options["--gpus"] = SEVERAL
     for adapters in ("--lora", "--qlora"):
