@@ -50,6 +50,14 @@ def test_megatron_of_2022_has_neither_fsdp_nor_context_parallelism(quick: Quick,
     assert {(one["layout"]["zero"] <= 1, one["layout"]["cp"]) for one in every} == {(True, 1)}
 
 
+def test_deepspeed_shares_no_experts_under_zero_3(quick: Quick) -> None:
+    """DeepSpeed's engine: "MoE not supported with Stage 3"; one group of GPUs may have all experts."""
+    asked = ("plan", "mixtral-8x7b", "--gpu", "64xh100", "--stack", "deepspeed", "--json", "--top", "100")
+    every = [one["layout"] for one in json.loads(quick(*asked).stdout)["layouts"]]
+    assert {one["zero"] for one in every if one["ep"] > 1} <= {0, 1, 2}
+    assert any(one["ep"] > 1 for one in every)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -59,8 +59,8 @@ SEARCHED = "largest "
 def test_each_cell_is_the_number_that_it_says(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = ask.run(shlex.split(line))
-    assert run.answer is not None, run.told
-    sheet, said = run.answer.sheet(), run.answer.to_dict()
+    assert run.drawn is not None, run.told
+    sheet, said = run.drawn.sheet, run.drawn.answer.to_dict()
     found = sheet.numbers()
     assert found
     for at, keys in found.items():

@@ -184,6 +184,18 @@ def test_a_change_is_made_in_its_place() -> None:
     assert changed("qlora", "16") == "tfcalc memory gpt2 --train --seq 256 --qlora 16"
     assert changed("model", "gpt2-medium") == "tfcalc memory gpt2-medium --train --seq 256 --lora"
     assert changed("timeline", True) == "tfcalc memory gpt2 --train --seq 256 --lora --timeline"
+    several = json.loads(page.changed(words, "model", "gpt2-medium", "batch_size", "2", "seq_len", ""))
+    assert several["command"] == "tfcalc memory gpt2-medium --train --lora --batch 2"
+
+
+@pytest.mark.parametrize("link", ["memory/gpt2?train&zero=3", "memory/gpt2?train&fsdp", "fit/gpt2?gpu=h100&fsdp"])
+def test_what_is_refused_as_it_is_drawn_is_told_in_a_line(link: str) -> None:
+    for found in (asked(link), json.loads(page.first("ask", link))):
+        assert (found["exit"], found["html"]) == (2, "")
+        assert found["told"].startswith("tfcalc: ")
+        assert "add --gpus" in found["told"]
+        assert "\n" not in found["told"]
+        assert found["form"]
 
 
 def test_other_questions_keep_what_they_can_use() -> None:

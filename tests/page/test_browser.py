@@ -187,6 +187,40 @@ def test_numbers_are_there_before_the_verdict(opened: Opened) -> None:
     assert opened.page.evaluate("Number(document.documentElement.dataset.seen)") > 0
 
 
+def test_changes_that_follow_one_another_are_all_made(opened: Opened) -> None:
+    """Each is made before the answer to the one before is there: none is lost, in the line or in its control."""
+    opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")
+    opened.page.evaluate("""async () => {
+      const set = (id, value) => {
+        const one = document.getElementById(id);
+        if (one.type === "checkbox") one.checked = value; else one.value = value;
+        one.dispatchEvent(new Event("input", { bubbles: true }));
+      };
+      const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+      set("c-seq_len", "512"); await later(20);
+      set("c-batch_size", "2"); await later(150);
+      set("o-lora", true); await later(80);
+      set("c-grad_accum", "4");
+    }""")
+    words = "tfcalc memory gpt2 --train --gpu rtx-4090 --seq 512 --batch 2 --lora --grad-accum 4"
+    opened.page.wait_for_function(f"document.getElementById('line').value === {json.dumps(words)}")
+    assert opened.page.is_checked("#o-lora")
+    assert opened.page.input_value("#c-batch_size") == "2"
+
+
+def test_a_refusal_as_an_answer_is_drawn_leaves_the_page_in_use(opened: Opened) -> None:
+    """Zero stages on one GPU are refused where the sheet is made: a line is told, and the next change is answered."""
+    opened.ask("memory/gpt2?train&zero=3")
+    told = opened.page.inner_text("#told")
+    assert told.startswith("tfcalc: --zero 3 ")
+    assert "Traceback" not in told
+    before = opened.answers
+    opened.page.fill("#line", "memory gpt2 --train")
+    opened.page.press("#line", "Enter")
+    opened.wait(before)
+    assert opened.page.inner_text("#told") == ""
+
+
 def test_controls_show_what_the_answer_was_made_with(opened: Opened) -> None:
     """Options of a select come anew with each answer: it must not show the last of them."""
     opened.ask("fit/gpt2?gpu=rtx-4090&lora&seq=128")

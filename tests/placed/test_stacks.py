@@ -175,6 +175,10 @@ REFUSED = (
         "llama-3-8b --stack deepspeed --pp 2 --dp 2 --zero 2",
         "--zero 2 in a pipeline with --stack deepspeed, whose pipelines have ZeRO 1 at most; take --pp 1, or --zero 1",
     ),
+    (  # DeepSpeedEngine._configure_zero_optimizer: "MoE not supported with Stage 3"
+        "mixtral-8x7b --stack deepspeed --dp 8 --ep 8 --zero 3",
+        "--zero 3 with --ep 8 and --stack deepspeed, whose experts have ZeRO 2 at most; take --ep 1, or --zero 2",
+    ),
     (
         "llama-3-8b --stack deepspeed --tp 2 --sequence-parallel",
         "--sequence-parallel with --stack deepspeed, which does not have it; leave it out, or take --stack megatron",

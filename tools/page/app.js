@@ -47,8 +47,10 @@ let shown = null; // the answer that is on the screen
 let next = null;
 let busy = false;
 let idle = 0;
+const changes = new Map(); // what has been changed since the answer on the screen was asked for, in order
 
 async function ask(name, args, { push = true } = {}) {
+  if (name !== "changed") changes.clear();
   next = { name, args, push };
   if (busy) return;
   busy = true;
@@ -56,18 +58,28 @@ async function ask(name, args, { push = true } = {}) {
   const slow = setTimeout(() => at("shown").setAttribute("aria-busy", "true"), 150);
   try {
     await loaded;
+    let begun = null; // the question whose first sight is on the screen, and not yet the rest
     while (next) {
       const now = next;
       next = null;
+      const sent = now.name === "changed" ? [...changes] : [];
+      if (now.name === "changed" && !sent.length) continue;
+      if (now.name === "changed") now.args = [JSON.stringify(shown.words), ...sent.flat()];
       const sight = await call("first", now.name, ...now.args);
       if (next) continue;
+      for (const [name, value] of sent) if (changes.get(name) === value) changes.delete(name);
       const seen = JSON.parse(sight.found);
       show(seen, now, sight.took);
-      if (!seen.waits) continue;
+      const refused = !seen.html && !seen.text;
+      if (!refused) begun = seen.waits ? now : null;
+      if (!begun) continue;
       await new Promise((resolve) => setTimeout(resolve, MOVED));
       if (next) continue;
-      const whole = await call(now.name, ...now.args);
-      if (!next) show(JSON.parse(whole.found), { ...now, push: false }, whole.took);
+      const whole = await call(begun.name, ...begun.args);
+      if (next) continue;
+      if (refused) at("shown").innerHTML = JSON.parse(whole.found).html; // of the question before
+      else show(JSON.parse(whole.found), { ...now, push: false }, whole.took);
+      begun = null;
     }
     idle = setTimeout(() => call("tidy"), IDLE);
   } catch (error) {
@@ -137,11 +149,13 @@ function drawForm(answer, before, typing) {
     if (turned) at(turned)?.focus();
     return;
   }
+  if (!answer.html && !answer.text) return; // refused: nothing is known of it that the controls could show
   const fresh = document.createElement("template");
   fresh.innerHTML = answer.form;
   for (const control of fresh.content.querySelectorAll("input, select")) {
     const old = form.querySelector(`#${CSS.escape(control.id)}`);
     if (!old || (typing && old === document.activeElement)) continue;
+    if (changes.has(old.name) || changes.has(old.dataset.for)) continue; // what it is set to is asked for next
     if (control.type === "checkbox") old.checked = control.checked;
     else if (control.matches("select")) {
       const chosen = control.selectedIndex; // which changes as its options go
@@ -159,7 +173,15 @@ function soon(action) {
   clearTimeout(pause);
   pause = setTimeout(action, PAUSE);
 }
-const change = (name, value) => shown?.words && ask("changed", [JSON.stringify(shown.words), name, value]);
+function changed(name, value) {
+  changes.delete(name); // so that it is the last
+  changes.set(name, value);
+}
+const send = () => shown?.words && changes.size && ask("changed", []);
+const change = (name, value) => {
+  changed(name, value);
+  send();
+};
 
 at("question").addEventListener("input", ({ target }) => {
   if (target.type === "range") {
@@ -167,9 +189,13 @@ at("question").addEventListener("input", ({ target }) => {
     const text = target.parentElement.querySelector("input:not([type=range])");
     text.value = stop;
     target.setAttribute("aria-valuetext", stop);
-    soon(() => change(target.dataset.for, stop));
+    changed(target.dataset.for, stop);
+    soon(send);
   } else if (target.type === "checkbox") change(target.name, target.checked);
-  else soon(() => change(target.name, target.value));
+  else {
+    changed(target.name, target.value);
+    soon(send);
+  }
 });
 // What an input with a list has is selected, so that the first key shows the whole list again.
 document.addEventListener("focusin", ({ target }) => target.list && target.select());

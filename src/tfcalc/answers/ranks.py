@@ -560,6 +560,6 @@ def _of_stack(at: Layout, plan: Training, by: TrainingStack) -> tuple[Layout, Tr
     if (known := precision(plan.precision).name) not in by.precisions:
         fact = f"--precision {known} is not one of --stack {by.name}"
         raise InvalidModel(fact, f"take {' or '.join(by.precisions)}")
-    check_sharding(by.name, value_of(at.pp), int(plan.zero), value_of(at.replicas))
+    check_sharding(by.name, value_of(at.pp), int(plan.zero), value_of(at.replicas), value_of(at.ep))
     at = at._replace(drops_tokens=by.name == DEEPSPEED)
     return (at if by.name == MEGATRON else at._replace(rows=by.rows)), plan

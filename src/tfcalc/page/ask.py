@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
+    from tfcalc.report.sheet import Sheet
     from tfcalc.training.peaks import Peaks
 
 KEPT = 64
@@ -42,6 +43,14 @@ _STEPS: dict[Model, Peaks] = {}
 """Steps that ran for the answer at first sight, for the whole one."""
 
 
+class Drawn(NamedTuple):
+    """An answer that was not written, and its sheet."""
+
+    answer: Answered
+    settings: Settings
+    sheet: Sheet
+
+
 class Run(NamedTuple):
     """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written.
 
@@ -51,26 +60,24 @@ class Run(NamedTuple):
     code: int
     text: str
     told: str
-    answer: Answered | None
-    settings: Settings | None
+    drawn: Drawn | None
     line: tuple[str, ...]
 
 
 def run(words: Sequence[str]) -> Run:
     """Run the program with these words, and keep its answer where it would be printed as a table."""
-    kept: list[tuple[Answered, Settings]] = []
+    kept: list[Drawn] = []
 
     def keep(answer: Answered, settings: Settings) -> bool:
         written = settings.get("quiet") or settings.get("output") or settings.get("latex") or settings.get("sympy")
         if written or settings.get("format", "table") != "table":
             return False
-        kept.append((answer, settings))
+        kept.append(Drawn(answer, settings, answer.sheet()))  # here, as some questions are refused no earlier
         return True
 
     with _streams() as (out, err), taken_by(keep):
         code = main(list(words))
-    answer, settings = kept[0] if kept else (None, None)
-    return Run(code, out.getvalue(), err.getvalue(), answer, settings, LINE.get())
+    return Run(code, out.getvalue(), err.getvalue(), kept[0] if kept else None, LINE.get())
 
 
 @contextmanager
@@ -116,17 +123,26 @@ def tidy() -> None:
     gc.collect()
 
 
-def changed(words: str, name: str, value: str | bool) -> str:
-    """Answer the words (a list in JSON) with one option, the model or the part changed; as :func:`ask`."""
-    before = links.parts(links.in_full(json.loads(words)))
+def changed(words: str, name: str, value: str | bool, *further: str | bool) -> str:
+    """Answer the words (a list in JSON) with one option, the model or the part changed; as :func:`ask`.
+
+    ``further`` changes are made after it: again a name and a value each.
+    """
+    after: Sequence[str] = json.loads(words)
+    given = (name, value, *further)
+    for option, to in zip(given[::2], given[1::2], strict=True):
+        after = _with_change(after, str(option), to)
+    return asked(after)
+
+
+def _with_change(words: Sequence[str], name: str, value: str | bool) -> Sequence[str]:
+    before = links.parts(links.in_full(words))
     arguments = [option.name for option in links.options_of(before.words) if option.argument]
     if name == "model" and name not in arguments:  # of words that are no question about one model
-        after = links.parts([OVERVIEW, str(value)])
-    elif name in arguments:
-        after = forms.with_argument(before, name, str(value))
-    else:
-        after = forms.with_change(before, name, value)
-    return asked(after.words)
+        return links.parts([OVERVIEW, str(value)]).words
+    if name in arguments:
+        return forms.with_argument(before, name, str(value)).words
+    return forms.with_change(before, name, value).words
 
 
 def typed(line: str) -> str:
@@ -177,28 +193,16 @@ def asked(words: Sequence[str]) -> str:
 
 def _answered(words: list[str]) -> dict[str, Any]:
     found = run(words)
-    said: Mapping[str, Any] = {}
-    html = ""
-    known: dict[str, Any] = {}
-    if found.answer is not None and found.settings is not None:
-        sheet = found.answer.sheet()
-        style = Style(
-            notation=found.settings.get("notation", "lbhn"),
-            units=found.settings.get("units", "iec"),
-            formulas=found.settings.get("formulas", False),
-            assumptions=found.settings.get("assumptions", False),
-            letters=sheet.letters,
-        )
+    html, known = "", dict[str, Any]()
+    if found.drawn is not None:
         if links.in_full(words) != list(found.line):  # of a question in words, or of a model with a card behind it
             words = list(found.line)
-        said = entries_of(found.answer)  # few of them are read: a simulated allocator is not run for the others
-        known = in_effect(said, getattr(found.answer, "definitions", {}))
-        html = shown.answer(sheet, style, words, said, pictures_of(found.answer))
+        html, known = _in_html(found.drawn, words)
     return {
         "exit": found.code,
         "told": found.told.rstrip("\n"),
         "html": html,
-        "text": found.text if found.answer is None else "",
+        "text": found.text if found.drawn is None else "",
         "waits": is_left_out(),
         "words": words,
         "command": shlex.join(["tfcalc", *words]),
@@ -208,6 +212,21 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "form": forms.form(words, known),
         "shape": forms.shape(words),
     }
+
+
+def _in_html(drawn: Drawn, words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The answer to these words, and what it was made with."""
+    answer, settings, sheet = drawn
+    style = Style(
+        notation=settings.get("notation", "lbhn"),
+        units=settings.get("units", "iec"),
+        formulas=settings.get("formulas", False),
+        assumptions=settings.get("assumptions", False),
+        letters=sheet.letters,
+    )
+    said = entries_of(answer)  # few of them are read: a simulated allocator is not run for the others
+    known = in_effect(said, getattr(answer, "definitions", {}))
+    return shown.answer(sheet, style, words, said, pictures_of(answer)), known
 
 
 def _config(words: Sequence[str]) -> bytes | None:

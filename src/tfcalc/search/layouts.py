@@ -138,6 +138,10 @@ def unsaid_stage(*, sharded: bool) -> int:
     return 3 if sharded else 1
 
 
+SEVERAL = 2
+"""Groups of GPUs that share the experts: more are like two."""
+
+
 class LayoutBlock(NamedTuple):
     """Layouts that share their first degrees, and differ in the ``inner`` choices."""
 
@@ -207,14 +211,18 @@ class Enumeration:
                     if not holds(rules.context, tp, pp, cp):
                         continue
                     dp = space.gpus // (tp * pp * cp)
-                    inner = self.inner(pp, dp, dp * cp == 1) if holds(rules.batch, dp) else ()
-                    if inner:
-                        for ep, etp in experts:
-                            if holds(rules.experts, tp * cp * dp, ep, etp):
-                                yield LayoutBlock((tp, pp, cp, dp, ep, etp), inner)
+                    if not holds(rules.batch, dp):
+                        continue
+                    for ep, etp in experts:
+                        inner = self.inner(pp, dp, dp * cp == 1, min(ep, SEVERAL))
+                        if inner and holds(rules.experts, tp * cp * dp, ep, etp):
+                            yield LayoutBlock((tp, pp, cp, dp, ep, etp), inner)
 
-    def _inner(self, pp: int, dp: int, alone: bool) -> list[tuple[int, ...]]:
-        """Interleaving, micro-batch, ZeRO, replicas and checkpointing, where the rest is chosen."""
+    def _inner(self, pp: int, dp: int, alone: bool, ep: int) -> list[tuple[int, ...]]:
+        """Interleaving, micro-batch, ZeRO, replicas and checkpointing, where the rest is chosen: ``ep`` or more groups.
+
+        Whether one group of GPUs has all experts, or several share them, is all that these depend on.
+        """
         space, at, holds, rules = self.space, self.tried, self.possible.holds, self.possible
         ends = ends_of(space.work.depth, pp)
         known = ends.chunks(space.work.depth, pp) if ends else ()
@@ -230,7 +238,7 @@ class Enumeration:
             (zero, replicas)
             for zero in ((0,) if alone else stages_of_zero(space, pipeline=pp > 1))
             for replicas in at.replicas or ()
-            if holds(rules.sharding, pp, dp, zero, replicas)
+            if holds(rules.sharding, pp, dp, zero, replicas, ep)
         ]
         return [(*one, *other, again) for one, other, again in product(times, shares, at.again or ())]
 
@@ -251,7 +259,7 @@ class Enumeration:
                 self.possible.groups_of_experts(only.get("ep", 1), only.get("etp", 1))
                 self.possible.experts(tp * cp * dp, only.get("ep", 1), only.get("etp", 1))
                 self.possible.micro_batch(dp, only.get("micro_batch", 1))
-                self.possible.sharding(pp, dp, zero, only.get("replicas", 1))
+                self.possible.sharding(pp, dp, zero, only.get("replicas", 1), only.get("ep", 1))
                 batches = space.sequences // (dp * only.get("micro_batch", 1))
                 self.possible.schedule(pp, only.get("vpp", 1), batches)
             elif "vpp" in only and "pp" in only:

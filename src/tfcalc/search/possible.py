@@ -286,9 +286,9 @@ class Possible:
         if pp > 1:
             schedule_of(vpp).check(pp, batches, vpp)
 
-    def sharding(self, pp: int, dp: int, zero: int, replicas: int) -> None:
+    def sharding(self, pp: int, dp: int, zero: int, replicas: int, ep: int = 1) -> None:
         """Shards, and replicas of them."""
-        check_sharding(self.space.stack, pp, zero, replicas)
+        check_sharding(self.space.stack, pp, zero, replicas, ep)
         check_divides("GPUs that share the batch", dp, FLAGS["replicas"], replicas)
 
     def _of_stack(self, axis: str, value: int) -> None:
@@ -313,7 +313,7 @@ class Possible:
         self.schedule(at.pp, at.vpp, at.batches)
         copies = at.dp * at.cp
         self._of_stack("zero", at.zero)
-        self.sharding(at.pp, at.dp, at.zero, 1 if at.shards is None else copies // at.shards)
+        self.sharding(at.pp, at.dp, at.zero, 1 if at.shards is None else copies // at.shards, at.ep)
 
     def check_values(self) -> None:
         """Raise InvalidModel for a value that was given and that no layout can have, whatever its other axes.
@@ -351,11 +351,17 @@ def check_stage(stack: str, zero: str | None) -> None:
         raise InvalidModel(f"{FLAGS['zero']} {zero} is not FSDP's", f"take --zero 2 or 3, or --stack {MEGATRON}")
 
 
-def check_sharding(stack: str, pp: int, zero: int, replicas: int) -> None:
+def check_sharding(stack: str, pp: int, zero: int, replicas: int, ep: int = 1) -> None:
     """Raise InvalidModel for shards, or replicas of them, that a stack does not have.
 
-    Source: DeepSpeed's runtime/pipe/engine.py (``PipelineEngine``), which takes no stage from 2 on.
+    Source: DeepSpeed's runtime/pipe/engine.py (``PipelineEngine``), which takes no stage from 2 on, and
+    runtime/engine.py (``_configure_zero_optimizer``: "MoE not supported with Stage 3").
     """
+    if stack == DEEPSPEED and ep > 1 and zero == 3:
+        fact = (
+            f"{_given('zero', zero)} with {_given('ep', ep)} and --stack {DEEPSPEED}, whose experts have ZeRO 2 at most"
+        )
+        raise InvalidModel(fact, f"take {FLAGS['ep']} 1, or {FLAGS['zero']} 2")
     if stack == DEEPSPEED and pp > 1 and zero > 1:
         fact = f"{_given('zero', zero)} in a pipeline with --stack {DEEPSPEED}, whose pipelines have ZeRO 1 at most"
         raise InvalidModel(fact, f"take {FLAGS['pp']} 1, or {FLAGS['zero']} 1")
