@@ -203,7 +203,11 @@ def test_changes_that_follow_one_another_are_all_made(opened: Opened) -> None:
       set("c-grad_accum", "4");
     }""")
     words = "tfcalc memory gpt2 --train --gpu rtx-4090 --seq 512 --batch 2 --lora --grad-accum 4"
-    opened.page.wait_for_function(f"document.getElementById('line').value === {json.dumps(words)}")
+    for _ in range(100):
+        if opened.page.input_value("#line") == words:
+            break
+        opened.page.wait_for_timeout(50)
+    assert opened.page.input_value("#line") == words
     assert opened.page.is_checked("#o-lora")
     assert opened.page.input_value("#c-batch_size") == "2"
 
