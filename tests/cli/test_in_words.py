@@ -491,6 +491,7 @@ def test_days_say_how_many_gpus(tfcalc: Program) -> None:
     H100's 989.4e12 are 160.2 GPUs for 30 days: 21 servers of 8."""
     asked = "how many h100s to train a 13b model on 2T tokens in 30 days"
     assert tfcalc(asked, "--mfu", "40%").stdout.startswith("Within 30 days: --gpu 168xH100-SXM --fsdp, ")
+    assert json.loads(tfcalc(asked, "--mfu", "40%", "--json").stdout)["gpus_in_time"] == 168
     told = re.match(r"Within 30 days: --gpu (\d+xH100-SXM) --fsdp, ([\d.]+) days; on H100-SXM: ", tfcalc(asked).stdout)
     assert told is not None
     assert float(told[2]) <= 30

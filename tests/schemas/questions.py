@@ -140,6 +140,7 @@ FURTHER = (
     "params --d-model 513",
     "params /",
     "memory gpt2 --dtype bf17",
+    "train llama-2-13b --tokens 2T --gpu h100 --days 30 --mfu 40%",
     f"train gpt2 --tokens 1M --gpu a100-80 --precision bf16 --seq 64 --rates {shlex.quote(str(RATES))}",
     f"plan gpt2 --gpu 8xa100-80 --global-batch-size 64 --tp 1 --pp 1 --seq 64 --rates {shlex.quote(str(RATES))}",
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),

@@ -38,11 +38,12 @@ from tfcalc.dimensions import MOST_TOKENS, check_size
 from tfcalc.errors import UsageError
 from tfcalc.hardware import MOST_GPUS
 from tfcalc.model import default_run
+from tfcalc.named_tuple import NamedTuple
 from tfcalc.number_formats import FP32
 from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
-from tfcalc.report.declared import Answer, When, integer, record, records, text, texts
-from tfcalc.report.opening import given
+from tfcalc.report.declared import Answer, When, integer, optional, record, records, text, texts
+from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, common, of_card
 from tfcalc.search.remedies import FSDP
@@ -94,6 +95,17 @@ SEVERAL = When(lambda answer: answer.question.card is None, "runs")
 FROM_FILE = When(lambda answer: answer.question.rates is not None)
 
 
+IN_TIME = When(lambda answer: answer.question.days is not None and answer.only.possible)
+
+
+class MoreGpus(NamedTuple):
+    """A number of GPUs that end a run in time, the ``options`` that ask for them, and when it ``ends``, in words."""
+
+    gpus: int
+    options: str
+    ends: str
+
+
 class Train(Answer):
     """A training run: on the GPUs that were named, or a line for each common GPU."""
 
@@ -108,6 +120,12 @@ class Train(Answer):
     runs = records(RunKeys, "the run on each GPU, the cheapest first", lambda answer: answer.each, when=SEVERAL)
     not_searched = texts(
         "GPUs on which not all changes were tried, and none makes it fit", lambda answer: answer.rest, when=SEVERAL
+    )
+    gpus_in_time = optional(
+        "GPUs of this kind that end the run within --days; null where no number is known",
+        lambda answer: answer.in_time and answer.in_time.gpus,
+        found("the fewest whole servers of those tried; at the same rate per GPU, where one is given"),
+        when=IN_TIME,
     )
     assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
 
@@ -215,7 +233,7 @@ class Train(Answer):
             title = (
                 f"{verdict}: {tokens} in {duration(one.hours(one.seconds_of_step))}{self._span(one)}{self._money(one)}"
             )
-        if in_time := self._in_time(one):
+        if in_time := self._in_time:
             title = f"{in_time}; on {name_of(one)}: {title}"
         return self._sheet(title, [row(one, Train.run)], *self._notes(one))
 
@@ -263,10 +281,10 @@ class Train(Answer):
         if hours > HOURS_OF_A_RUN and value_of(run.batch_size) * value_of(plan.grad_accum) == 1:
             yield "--batch N (sequences at once, not 1: fit --train --gpu NAME says how many)"
         if self.question.days is None and (more := self._more_gpus(one, HOURS_OF_A_MONTH)):
-            yield f"{more[0]} (to end within a month: {more[1]})"
+            yield f"{more.options} (to end within a month: {more.ends})"
 
-    def _more_gpus(self, one: RunOnCard, within: float) -> tuple[str, str] | None:
-        """The options of the GPUs that end the run within these hours, and when they do; None where none are known.
+    def _more_gpus(self, one: RunOnCard, within: float) -> MoreGpus | None:
+        """The GPUs that end the run within these hours, and when they do; None where none are known.
 
         More than one server's are whole servers. Each number is tried, but where a speed was measured.
         """
@@ -276,7 +294,7 @@ class Train(Answer):
         gpus = _of_servers(one.hours(seconds) * one.gpus / within)
         shared = "" if one.gpus > 1 else " --fsdp"
         if self.question.pace.tokens_per_second or self.question.pace.step_time:
-            return f"--gpu {gpus}x{one.accelerator.name}{shared}", "at the same rate per GPU"
+            return MoreGpus(gpus, f"--gpu {gpus}x{one.accelerator.name}{shared}", "at the same rate per GPU")
         found: RunOnCard | None = None
         for _ in range(NUMBERS_OF_GPUS):
             tried = self._on(one, gpus)
@@ -291,7 +309,7 @@ class Train(Answer):
             return None
         hours = found.hours(found.seconds_of_step or found.floor)
         ends = duration(hours) if found.seconds_of_step else f"at least {duration(hours)}, at the peak"
-        return f"--gpu {found.gpus}x{one.accelerator.name}{shared}", ends
+        return MoreGpus(found.gpus, f"--gpu {found.gpus}x{one.accelerator.name}{shared}", ends)
 
     def _on(self, one: RunOnCard, gpus: int) -> RunOnCard | None:
         """The run on this number of GPUs, which share all states where one was asked about; None where it cannot be."""
@@ -302,18 +320,24 @@ class Train(Answer):
         found = RunOnCard(self.question._replace(card=card, plan=plan), card, one.accelerator, one.peaks, grows=False)
         return found if found.answers and found.possible and (found.seconds_of_step or found.floor) else None
 
-    def _in_time(self, one: RunOnCard) -> str:
+    @cached_property
+    def in_time(self) -> MoreGpus | None:
+        """The GPUs that end the run within the days that were asked for: those that were named, or more."""
+        one, hours = self.only, (self.question.days or 0.0) * HOURS_OF_A_DAY
+        seconds = one.seconds_of_step or one.floor
+        if seconds and one.hours(seconds) <= hours:
+            return MoreGpus(one.gpus, name_of(one), "" if one.seconds_of_step else "at the peak")
+        return self._more_gpus(one, hours)
+
+    @property
+    def _in_time(self) -> str:
         """Number of GPUs that end the run within the days that were asked for; "" where none were."""
         if self.question.days is None:
             return ""
-        hours = self.question.days * HOURS_OF_A_DAY
-        seconds = one.seconds_of_step or one.floor
-        if seconds and one.hours(seconds) <= hours:
-            return f"Within {duration(hours)}: {name_of(one)}{'' if one.seconds_of_step else ', at the peak'}"
-        more = self._more_gpus(one, hours)
-        if more is None:
-            return f"How many GPUs end it within {duration(hours)} is not known"
-        return f"Within {duration(hours)}: {more[0]}, {more[1]}"
+        within = duration(self.question.days * HOURS_OF_A_DAY)
+        if self.in_time is None:
+            return f"How many GPUs end it within {within} is not known"
+        return f"Within {within}: {', '.join(filter(None, (self.in_time.options, self.in_time.ends)))}"
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if not one.judge.fits:
