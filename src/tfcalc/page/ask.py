@@ -43,7 +43,7 @@ _STEPS: dict[Model, Peaks] = {}
 """Steps that ran for the answer at first sight, for the whole one."""
 
 
-class Drawn(NamedTuple):
+class AnswerTaken(NamedTuple):
     """An answer that was not written, and its sheet."""
 
     answer: Answered
@@ -60,19 +60,19 @@ class Run(NamedTuple):
     code: int
     text: str
     told: str
-    drawn: Drawn | None
+    drawn: AnswerTaken | None
     line: tuple[str, ...]
 
 
 def run(words: Sequence[str]) -> Run:
     """Run the program with these words, and keep its answer where it would be printed as a table."""
-    kept: list[Drawn] = []
+    kept: list[AnswerTaken] = []
 
     def keep(answer: Answered, settings: Settings) -> bool:
         written = settings.get("quiet") or settings.get("output") or settings.get("latex") or settings.get("sympy")
         if written or settings.get("format", "table") != "table":
             return False
-        kept.append(Drawn(answer, settings, answer.sheet()))  # here, as some questions are refused no earlier
+        kept.append(AnswerTaken(answer, settings, answer.sheet()))  # here, as some questions are refused no earlier
         return True
 
     with _streams() as (out, err), taken_by(keep):
@@ -214,7 +214,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
     }
 
 
-def _in_html(drawn: Drawn, words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def _in_html(drawn: AnswerTaken, words: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The answer to these words, and what it was made with."""
     answer, settings, sheet = drawn
     style = Style(
