@@ -62,7 +62,7 @@ def test_the_chart_of_a_step_is_its_timeline(quick: Quick) -> None:
     ("line", "said"),
     [
         ("models -o FILE.svg", "this answer has none"),
-        ("memory gpt2 --chart", "add --train"),
+        ("memory gpt2 --serve --chart", "add --train"),
         ("serve llama-3-8b --gpu h100 --chart --json", "--chart is for a terminal"),
         ("serve llama-3-70b --gpu rtx-4090 --chart", "there is no curve"),
         ("serve llama-3-8b --gpu h100 --json -o FILE.svg", "with -o"),

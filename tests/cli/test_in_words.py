@@ -494,7 +494,7 @@ def test_days_say_how_many_gpus(tfcalc: Program) -> None:
     assert json.loads(tfcalc(asked, "--mfu", "40%", "--json").stdout)["gpus_in_time"] == 168
     told = re.match(r"Within 30 days: --gpu (\d+xH100-SXM) --fsdp, ([\d.]+) days; on H100-SXM: ", tfcalc(asked).stdout)
     assert told is not None
-    assert float(told[2]) <= 30
+    assert 28 < float(told[2]) <= 30, "a server of 8 among about 240 is a day"
     there = tfcalc("train", "llama-2-13b", "--tokens", "2T", "--gpu", told[1], "--fsdp").stdout
     assert there.startswith(f"FITS: 2T tokens in {told[2]} days ")
     assert tfcalc("train", "gpt2", "--tokens", "1B", "--days", "2").stderr.endswith("name one of them: --gpu h100\n")

@@ -76,6 +76,8 @@ def test_the_header_says_what_is_run(quick: Quick) -> None:
         ("--qlora", "--train"),
         ("--optimizer adamw-8bit", "--train"),
         ("--checkpointing none --timeline", "--train"),
+        ("--gpu 8xh100 --timeline", "--train"),
+        ("--chart", "--train"),
         ("--precision bf16-mixed --gpu h100", "--train"),
         ("--lora 8 --gpu 24GB", "--train"),
         ("--context 2k", "--serve"),

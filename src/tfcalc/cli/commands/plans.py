@@ -34,6 +34,8 @@ OF_TRAINING = tuple(option.name for option in TRAINING if option.name not in SHA
 OF_SERVING = tuple(option.name for option in SERVING if option.name not in SHARED_OPTIONS)
 CHECKPOINTING = ("recompute", "recompute_modules", "early_stop")
 """What else only training has."""
+OVER_A_STEP = "timeline"
+"""The picture of what memory holds over a training step, which implies one."""
 
 INSTEAD = {
     "batch_size": "give --concurrency",
@@ -60,7 +62,7 @@ def imply_mode(settings: Settings) -> None:
     if settings.get("serve") or "phase" in settings.given:
         return
     typed = {name: given for name, given in settings.given.items() if given.source == FLAG}
-    trains = [typed[name] for name in (*OF_TRAINING, *CHECKPOINTING) if name in typed]
+    trains = [typed[name] for name in (*OF_TRAINING, *CHECKPOINTING, OVER_A_STEP) if name in typed]
     serves = [typed[name] for name in OF_SERVING if name in typed]
     if trains and serves:
         fact = f"{trains[0].words} is of training, and {serves[0].words} of serving"
