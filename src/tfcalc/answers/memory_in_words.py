@@ -12,6 +12,7 @@ from tfcalc.search.gpus import MARGIN
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory
     from tfcalc.model import Model
+    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Serving, Training
     from tfcalc.search.gpus import Capacity
     from tfcalc.serving.engine_rules import Profile
@@ -28,6 +29,8 @@ def memory(
     weights: str | None = None,
     depth: int | None = None,
     gpu: str | None = None,
+    layout: Layout | None = None,
+    stack: str = "",
     **words: Any,
 ) -> Memory:
     """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
@@ -44,6 +47,8 @@ def memory(
         weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
         depth: levels of the breakdown; by default down to the layers.
         gpu: a GPU (``"h100"``, ``"8xh100"``): the report has the verdict of :func:`~tfcalc.fits` as its ``judge``.
+        layout: how GPUs share it in training; the answer is that of the GPU that holds most of :func:`~tfcalc.ranks`.
+        stack: whose code trains it in this layout: ``"megatron"`` (the default), ``"fsdp"`` or ``"deepspeed"``.
         words: fields of the workload and of the plan, such as ``seq_len=4096``, ``lora=16``, ``context=8192``; also
             ``train=True`` and ``serve=True``.
 
@@ -64,6 +69,7 @@ def memory(
     """
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
+    plans |= {"layout": layout, "stack": stack}
     if gpu is None:
         found = memory_of(asked.model, asked.workload, conventions, **plans, depth=depth)
     else:
@@ -87,6 +93,8 @@ def fits(
     engine: str = "",
     profile: Profile | None = None,
     breakdown: bool = False,
+    layout: Layout | None = None,
+    stack: str = "",
     **words: Any,
 ) -> Fit:
     """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
@@ -106,6 +114,8 @@ def fits(
         engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
         profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
         breakdown: whether somebody will read what the peak is made of, so that it is best found first.
+        layout: as in :func:`memory`.
+        stack: as in :func:`memory`.
         words: as in :func:`memory`.
 
     Returns:
@@ -124,6 +134,7 @@ def fits(
     """
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
+    plans |= {"layout": layout, "stack": stack}
     by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
     room: dict[str, Any] = {"margin": margin, "utilization": utilization}
     found = memory_within(asked.model, capacity(budget, gpu), asked.workload, conventions, **plans, **by_engine, **room)

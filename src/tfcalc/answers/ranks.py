@@ -30,17 +30,19 @@ from tfcalc.timing.rates import DEEPSPEED, FSDP, MEGATRON
 from tfcalc.timing.stacks import KNOWN, WHOLE, Stored, TrainingStack
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
+from tfcalc.training.allocator import OutOfMemory, Reserved
 from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.megatron import MegatronStep
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import check_8_bits, check_plan
 from tfcalc.training.precisions import precision
-from tfcalc.training.step_terms import bytes_in
+from tfcalc.training.step_terms import BACKWARD, LOSS, TrainingStep, bytes_in
 from tfcalc.workload import AUTO, Conventions, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.placed.messages import Sent
+    from tfcalc.search.gpus import Simulated
 
 GIVEN = given("given, or its default")
 BY_BOTH = found("by the tree of the stage and the layout")
@@ -71,19 +73,20 @@ BAND = found("measured over simulated, of published runs (card_memory.csv)")
 
 
 class StagePeak(NamedTuple):
-    """Peak of a GPU of a stage in bytes; of them those that are saved for backward, and gathered from other GPUs."""
+    """Peak of a GPU of a stage in bytes, in a ``phase``; of them those saved for backward, and gathered."""
 
     bytes: int
     saved: int
     gathered: int
+    phase: str
 
 
 class StageMemory(NamedTuple):
-    """Peak of a GPU of a stage, what PyTorch reserves for it, and whether its allocator was simulated."""
+    """Peak of a GPU of a stage, what PyTorch reserves for it, and its allocator, where that is simulated."""
 
     peak: StagePeak
     reserved: Figure
-    simulated: bool
+    simulated: Simulated | None
 
 
 class ReservedKeys(Record):
@@ -98,11 +101,11 @@ class ReservedKeys(Record):
     high_bytes = integer("upper end of these", lambda one: one.reserved.high, BAND)
     simulated = boolean(
         "whether the allocator was simulated; else it is an estimate, from the peak to the upper end of the band",
-        lambda one: one.simulated,
+        lambda one: one.simulated is not None,
     )
 
 
-class _Stage(NamedTuple):
+class RankOfStage(NamedTuple):
     """A rank, the states that it stores, of experts and of all else, and its peak."""
 
     rank: Rank
@@ -250,23 +253,24 @@ class RanksAnswer(Answer):
         return Ranks(self.of.module(), self.at, self.run).stages
 
     @cached_property
-    def found(self) -> list[_Stage]:
+    def found(self) -> list[RankOfStage]:
         """The stages, each with its states and its peak."""
-        stages = (_Stage(rank, tuple(self._stored(rank)), self._in_flight(rank.at)) for rank in self.ranks)
+        stages = (RankOfStage(rank, tuple(self._stored(rank)), self._in_flight(rank.at)) for rank in self.ranks)
         return [stage._replace(memory=self._memory(stage)) for stage in stages]
 
-    def _memory(self, stage: _Stage) -> StageMemory | None:
+    def _memory(self, stage: RankOfStage) -> StageMemory | None:
         """The peak of a stage's GPU; None where neither a tape nor a closed form knows it."""
         at = stage.rank.at
-        peak, reserved = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
+        peak, simulated = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
         if peak is None:
             return None
         megatron = self.by.name == MEGATRON
-        figure = on_card(peak.bytes, peak.bytes if reserved is None else reserved, 0, megatron=megatron).reserved
-        return StageMemory(peak, figure, reserved is not None)
+        found = simulated(ENDLESS) if simulated is not None else None
+        figure = on_card(peak.bytes, peak.bytes if found is None else found.reserved, 0, megatron=megatron).reserved
+        return StageMemory(peak, figure, simulated)
 
-    def _on_tape(self, stage: int) -> tuple[StagePeak, int | None] | None:
-        """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated.
+    def _on_tape(self, stage: int) -> tuple[StagePeak, Simulated | None] | None:
+        """Peak by Megatron-LM's step, and its allocator; of the last stage's chunks that is not simulated.
 
         Of modules that run again Transformer Engine, which fuses a norm with what follows, saves less than the tape.
         """
@@ -291,15 +295,15 @@ class RanksAnswer(Answer):
         except InvalidModel:
             return None
         chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
-        peak = StagePeak(step.peak.total, step.peak.activations, step.peak.gathered)
-        return peak, None if chunks else known.reserved(step).reserved
+        peak = StagePeak(step.peak.total, step.peak.activations, step.peak.gathered, step.peak.name)
+        return peak, None if chunks else lambda within: _reserved(known, step, within)
 
     @property
     def _recompute(self) -> str:
         """Kind of checkpointing: nothing is recomputed where nothing is asked for."""
         return self.run.of_flops.recompute
 
-    def _by_closed_form(self, stage: _Stage) -> StagePeak | None:
+    def _by_closed_form(self, stage: RankOfStage) -> StagePeak | None:
         """States of the stage, what ``plan`` knows to be saved for backward, and logits of the last stage."""
         at, work = stage.rank.at, work_of(self.of, value_of(self.run.seq_len))
         if not work.layers or self._recompute not in ("none", "full", "selective"):
@@ -330,7 +334,8 @@ class RanksAnswer(Answer):
         between = own.between != 0 and not last
         states = stage.bytes_of("weights", "gradients", "master", "optimizer")
         peak = max(memory.moments(last=last, between=between), key=lambda one: float(one.bytes))
-        return StagePeak(int(states + peak.bytes - peak.states), int(peak.saved), int(peak.gathered))
+        phase = LOSS if peak.loss else BACKWARD
+        return StagePeak(int(states + peak.bytes - peak.states), int(peak.saved), int(peak.gathered), phase)
 
     def _stored(self, rank: Rank) -> Iterator[Stored]:
         """Yield what is stored of experts and of all else, each over the GPUs with the same weights, or its shards."""
@@ -474,8 +479,18 @@ class RanksAnswer(Answer):
         yield f"Parameters are those that a GPU computes with; it stores {most.stored_params:,} at most{last}"
 
 
+ENDLESS = 2**62
+"""Bytes of a card that has room for everything."""
 MOST_BANDS = 4
 """Stages whose bands people are told; programs get all."""
+
+
+def _reserved(step: MegatronStep, found: TrainingStep, within: int) -> Reserved | None:
+    """Return what PyTorch's allocator reserves on a card of so many bytes; None where it runs out of them."""
+    try:
+        return step.reserved(found, within)
+    except OutOfMemory:
+        return None
 
 
 def _band(one: StageMemory) -> str:

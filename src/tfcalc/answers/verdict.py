@@ -37,6 +37,7 @@ from tfcalc.search.gpus import (
     TIGHT,
     Capacity,
     CardRule,
+    Certain,
     Room,
     Simulated,
     of_card,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.serving_room import ServingRoom
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
+    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Serving
     from tfcalc.serving.engine_rules import CacheLog, EngineRules, Profile
     from tfcalc.serving.memory import Served
@@ -403,8 +405,7 @@ class Fit(WithSheet):
             yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
-            if self.case.whole_mixture:
-                yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan {LAYS_OUT}, and finds the fewest"
+            yield from self.case.other_layouts()
         if self.largest and not self.fits:
             names = " / ".join(each.of.words for each in self.largest)
             numbers = dict.fromkeys(each.number for each in self.largest)
@@ -575,6 +576,8 @@ def memory_within(
     engine: str = "",
     profile: Profile | None = None,
     peaks: Peaks | None = None,
+    layout: Layout | None = None,
+    stack: str = "",
 ) -> Memory:
     """Return the answer of :func:`memory`, compared with a budget: with the verdict, and what would fit.
 
@@ -586,7 +589,10 @@ def memory_within(
     check_plans(training, serving)
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
-    if training is not None or (workload is not None and workload.training):
+    laid_out = layout is not None or bool(stack)
+    if laid_out:
+        check_as_many(layout, budget)
+    elif training is not None or (workload is not None and workload.training):
         workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
         training = on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
@@ -608,8 +614,9 @@ def memory_within(
         room = ServingRoom(model, budget, rules, profile, utilization, by.dtype)
         plan = room.laid_out(run, serving)
         budget = room.usable(plan)
-    found = memory_of(model, workload, by, training=training, serving=plan, weights=weights, peaks=peaks)
-    case = _case(found, budget, run, training, serving, weights)
+    plans: dict[str, Any] = {"training": training, "serving": plan, "weights": weights}
+    found = memory_of(model, workload, by, **plans, peaks=peaks, layout=layout, stack=stack)
+    case = _of_layout(found, budget) if laid_out else _case(found, budget, run, training, serving, weights)
     case.margin = margin
     if isinstance(case, _Serving) and room is not None:
         case.within(room)
@@ -633,6 +640,33 @@ def _case(
         served.kernel, served.asked = run.kernel, serving
         return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
+
+
+def plan_command(model: Model, card: str, gpus: int, length: int, batch: int) -> str | None:
+    """Return the search over layouts of a named model as it is typed; of one GPU that over their number."""
+    name = getattr(model, "name", None)
+    if not name or getattr(model, "changed", False):
+        return None
+    words, card, seq = f"tfcalc plan {shlex.quote(name)}", shlex.quote(card), f"--seq {length}"
+    if gpus == 1:
+        return f"{words} --gpu {card} {seq}"
+    return f"{words} --gpu {gpus}x{card} {seq} --global-batch-size {batch}"
+
+
+def _of_layout(memory: Memory, budget: Capacity) -> Case[Any]:
+    """Return the case of a GPU of a layout."""
+    from tfcalc.answers.layout_memory import LayoutMemory
+    from tfcalc.answers.layout_verdict import OfLayout
+
+    assert isinstance(memory, LayoutMemory)
+    return OfLayout(memory, budget)
+
+
+def check_as_many(layout: Layout | None, budget: Capacity) -> None:
+    """Raise UsageError for a budget of several GPUs where the layout has another number of them."""
+    there = 1 if layout is None else value_of(layout.gpus)
+    if budget.gpus not in (1, there):
+        raise UsageError(f"a layout of {there:,} GPUs contradicts {budget.gpus}x{budget.card}", "leave one of them out")
 
 
 def _rules(engine: str, budget: Capacity) -> EngineRules | None:
@@ -786,6 +820,11 @@ class Case(Generic[P]):
         """``tfcalc plan … lays experts out over GPUs``, with the words of this question where they are known."""
         return f"tfcalc plan {LAYS_OUT}"
 
+    def other_layouts(self) -> Iterator[str]:
+        """Yield what tries layouts that no change leads to."""
+        if self.whole_mixture:
+            yield f"{NO_EXPERT_PARALLELISM}: tfcalc plan {LAYS_OUT}, and finds the fewest"
+
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
         return self._remedies(self.ways())
@@ -856,7 +895,48 @@ class Case(Generic[P]):
         return self.run.replaced(**{field: value}) if field else self.run
 
 
-class _Training(Case["Training"]):
+class Trained(Case["Training"]):
+    """A training step within a budget, by the one rule of all verdicts on one."""
+
+    simulates: bool
+    """Whether PyTorch's allocator is simulated."""
+
+    @cached_property
+    def room(self) -> int:
+        """Bytes of the card that PyTorch can use."""
+        return self.budget.allocatable
+
+    @property
+    def rule(self) -> CardRule:
+        """Rule of the verdict, with the margin that was asked for."""
+        return CardRule(self.budget, self.margin)
+
+    @property
+    def _room(self) -> Room:
+        return self.rule.room
+
+    def status(self, run: Workload, plan: Training) -> str:
+        """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
+        return self.rule.status(self.peak(run, plan), self._simulated(run, plan), self._certain(run, plan))
+
+    def _certain(self, _run: Workload, _plan: Training) -> Certain | None:
+        """Bytes that it takes whatever code runs it, where the peak is an upper bound."""
+        return None
+
+    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+        """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
+        raise NotImplementedError
+
+    def beyond(self, total: int) -> bool:
+        """Return whether ``total`` bytes do not fit, even if published peaks were lower."""
+        return self.rule.beyond(total)
+
+    def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
+        """Return whether the caching allocator finds room for it, as far as it is simulated."""
+        return not self.simulates or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
+
+
+class _Training(Trained):
     memory: TrainingMemory
 
     @property
@@ -873,15 +953,12 @@ class _Training(Case["Training"]):
 
         Of one GPU, which is too small, the fewest are searched for.
         """
-        model, gpus = self.memory.model_, value_of(self.plan.gpus or 1)
-        name = getattr(model, "name", None)
-        if not name or getattr(model, "changed", False):
-            return f"tfcalc plan {LAYS_OUT}"
+        gpus = value_of(self.plan.gpus or 1)
         batch = gpus * value_of(self.run.batch_size) * value_of(self.plan.grad_accum)
-        card, seq = shlex.quote(self.budget.card), f"--seq {value_of(self.run.seq_len)}"
-        if gpus == 1:
-            return f"tfcalc plan {shlex.quote(name)} --gpu {card} {seq} {LAYS_OUT}, and finds the fewest"
-        return f"tfcalc plan {shlex.quote(name)} --gpu {gpus}x{card} {seq} --global-batch-size {batch} {LAYS_OUT}"
+        found = plan_command(self.memory.model_, self.budget.card, gpus, value_of(self.run.seq_len), batch)
+        if found is None:
+            return f"tfcalc plan {LAYS_OUT}"
+        return f"{found} {LAYS_OUT}{', and finds the fewest' * (gpus == 1)}"
 
     @property
     def peaks(self) -> Peaks:
@@ -889,51 +966,27 @@ class _Training(Case["Training"]):
         return self.memory.peaks
 
     @cached_property
-    def room(self) -> int:
-        """Bytes of the card that PyTorch can use."""
-        return self.budget.allocatable
-
-    @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
         """Figures that a card shows of the training step."""
         return self.memory.on_card if self.simulates else None
 
     @cached_property
-    def simulates(self) -> bool:
+    def simulates(self) -> bool:  # type: ignore[override]  # found when it is read
         """Return whether PyTorch's allocator is simulated; of TPUs and others than GPUs nothing is known."""
         return self.room < self.budget.bytes and self.budget.of_gpu and self.memory.simulates
 
-    @property
-    def rule(self) -> CardRule:
-        """Rule of the verdict, with the margin that was asked for."""
-        return CardRule(self.budget, self.margin)
-
-    @property
-    def _room(self) -> Room:
-        return self.rule.room
-
-    def status(self, run: Workload, plan: Training) -> str:
-        """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
-        certain = (lambda: self.peaks.least(run, plan)) if self.upper_bound else None
-        return self.rule.status(self.peak(run, plan), self._simulated(run, plan), certain)
+    def _certain(self, run: Workload, plan: Training) -> Certain | None:
+        return (lambda: self.peaks.least(run, plan)) if self.upper_bound else None
 
     @cached_property
     def upper_bound(self) -> bool:  # type: ignore[override]  # found when it is read
         """Return whether PyTorch's own loops are counted, which fused kernels take less than."""
         return is_upper_bound(self.model, self.plan)
 
-    def beyond(self, total: int) -> bool:
-        return self.rule.beyond(total)
-
     def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
-        """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
         if not self.simulates:
             return None
         return lambda within: self.peaks.reserved_within(run, plan, within)
-
-    def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
-        """Return whether the caching allocator finds room for it, as far as it is simulated."""
-        return not self.simulates or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan, noting=self.simulates)

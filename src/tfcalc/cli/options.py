@@ -342,3 +342,50 @@ FSDP = Option(
     group="gpus",
     front=True,
 )
+OF_STACK = Option(
+    "stack",
+    ("--stack",),
+    "whose code runs [default: megatron]: megatron, fsdp, deepspeed",
+    group="training",
+    front=True,
+)
+OF_LAYOUT = (
+    Option(
+        "expert_tensor_parallel",
+        ("--etp", "--expert-tensor-parallel"),
+        "GPUs that share each expert [default: --tp]",
+        number=True,
+        group="gpus",
+    ),
+    Option(
+        "replicas",
+        ("--replicas",),
+        "replicas of whole shards, HSDP, with --stack fsdp [default: 1]",
+        number=True,
+        group="gpus",
+    ),
+    Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0, group="gpus"),
+    Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0, group="gpus"),
+    Option(
+        "counts_embedding",
+        ("--embedding-as-layer",),
+        "count the embedding as one of the layers",
+        switch=True,
+        group="gpus",
+    ),
+    Option(
+        "counts_loss",
+        ("--loss-as-layer",),
+        "count the head and its loss as one of the layers",
+        switch=True,
+        group="gpus",
+    ),
+    Option(
+        "shares_latents",
+        ("--shared-latents",),
+        "maps down to latent vectors are shared, as by Megatron-core's local spec, and not whole",
+        switch=True,
+        group="gpus",
+    ),
+)
+"""Options of a layout in training, beside those that a plan of training has."""

@@ -118,19 +118,22 @@ def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[tuple[Many, ...], 
 
 
 def stages_of_zero(space: Space, *, pipeline: bool) -> Sequence[int]:
-    """Return the stages that are tried; 0 takes no fewer seconds or bytes than 1.
+    """Return the stages that are tried."""
+    return stages_of_stack(space.stack, pipeline=pipeline) if space.fixed.zero is None else space.fixed.zero
+
+
+def stages_of_stack(stack: str, *, pipeline: bool) -> Sequence[int]:
+    """Return the stages of ZeRO that are worth trying; 0 takes no fewer seconds or bytes than 1.
 
     In a pipeline gradients that are shared would be summed up for each micro-batch, and weights gathered, which FSDP
     alone waits with (stage 2). Without one stage 2 is DeepSpeed's; Megatron-FSDP has it (``optim_grads``), but of its
     steps none is published, and it would be first by less than an estimate can tell.
     """
-    if space.fixed.zero is not None:
-        return space.fixed.zero
-    if space.stack == FSDP:
+    if stack == FSDP:
         return (2, 3)
-    if pipeline or space.stack == OF_2022:
+    if pipeline or stack == OF_2022:
         return (1,)
-    return (1, 2, 3) if space.stack == DEEPSPEED else (1, 3)
+    return (1, 2, 3) if stack == DEEPSPEED else (1, 3)
 
 
 def unsaid_stage(*, sharded: bool) -> int:

@@ -225,6 +225,22 @@ def _by_pieces(changes: Iterable[Change], plan: Training) -> list[Change]:
     ]
 
 
+def of_layout(run: Workload, plan: Training, stages: Sequence[int]) -> Options:
+    """Return the changes of a training step that leave its layout as it is; ``run`` and ``plan`` are resolved.
+
+    ``stages`` of ZeRO are those that could be taken.
+    """
+    further = (str(stage) for stage in stages if stage > int(plan.zero))
+    again = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
+    return Options(
+        {
+            "sharing": (NOTHING, [Change(f"ZeRO-{stage}", {"zero": stage}) for stage in further]),
+            "checkpointing": (COMPUTE, [] if run.of_flops.recompute == "full" else [again]),
+            "batch": (COMPUTE, list(_smaller_batches(run, plan))),
+        }
+    )
+
+
 GGUF = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
 """File types of llama.cpp that are proposed, those of most bits first."""
 

@@ -7,9 +7,31 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
-from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, UTILIZATION, Option
-from tfcalc.cli.settings import Settings
+from tfcalc.cli.commands.plans import (
+    IN_BOTH,
+    LAID_OUT,
+    PLANS,
+    SERVING,
+    SHARED_AXES,
+    TRAINING,
+    Plans,
+    imply_mode,
+    memory_plans,
+)
+from tfcalc.cli.options import (
+    DEPTH,
+    DTYPE,
+    MODEL_ARGUMENT,
+    MODEL_OPTIONS,
+    OF_LAYOUT,
+    OF_PLANS,
+    OF_STACK,
+    SHOW,
+    UNITS,
+    UTILIZATION,
+    Option,
+)
+from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.units import parse_bytes
 
@@ -109,11 +131,12 @@ def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     settings.refuse(("depth",), "with --budget or --gpu", {})
     if settings.get("budget") or not settings.get("serve"):
         settings.refuse(OF_ENGINE, "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
-    model, question = _question(settings)
+    budget = settings.get("budget") or of_card(settings.get("gpu"))
+    model, question = _question(settings, getattr(budget, "gpus", 1))
     margin = settings.get("margin")
     return model, {
         **question,
-        "budget": settings.get("budget") or of_card(settings.get("gpu")),
+        "budget": budget,
         UTILIZATION.name: settings.get(UTILIZATION.name),
         "engine": settings.get("engine", ""),
         "profile": _profile(settings),
@@ -145,8 +168,11 @@ def _asked(settings: Settings) -> tuple[Model, Plans]:
     return model, memory_plans(settings, model, workload)
 
 
-def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
-    """The model, and what is asked of it, in the words of :func:`~tfcalc.memory`."""
+def _question(settings: Settings, gpus: int = 1) -> tuple[Model, dict[str, Any]]:
+    """The model, and what is asked of it, in the words of :func:`~tfcalc.memory`; ``gpus`` are those of the budget."""
+    if _laid_out(settings):
+        return _of_layout(settings, gpus)
+    settings.refuse(LAID_OUT, "with --serve", {})
     model, asked = _asked(settings)
     return model, {
         "workload": asked.workload,
@@ -157,6 +183,43 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
     }
 
 
+def _laid_out(settings: Settings) -> bool:
+    """Return whether a layout of training was asked for that is Megatron-core's, FSDP2's or DeepSpeed's."""
+    if settings.get("serve"):
+        return False
+    experts = settings.given.get("expert_parallel")
+    shares_experts = experts is not None and experts.source == FLAG and settings.get("phase") == "train"
+    return shares_experts or any(name in settings.given for name in LAID_OUT)
+
+
+def _of_layout(settings: Settings, gpus: int) -> tuple[Model, dict[str, Any]]:
+    """The model, and a GPU of a layout of it; options that have no effect on it are refused."""
+    from tfcalc.cli.commands.ranks import OF_RUN, OF_TRAINING, asked
+
+    stack = settings.get(OF_STACK.name, OF_MEGATRON)
+    if settings.get("backend") == stack == OF_MEGATRON:
+        del settings.given["backend"]
+    where = "on a GPU of a layout"
+    others = (one.name for one in TRAINING if one.name not in OF_TRAINING)
+    settings.refuse(others, where, {"layout": "add --stack fsdp"})
+    of_serving = (one.name for one in SERVING if one.name not in (*IN_BOTH, *SHARED_AXES))
+    settings.refuse(of_serving, "without --serve", {}, "add --serve")
+    settings.refuse((one.name for one in OF_PLANS if one.name not in (*OF_RUN, *SHORT_OR_SAID)), where, {})
+    settings.refuse(("weights", "dtype"), "with --train", {}, "give --precision")
+    settings.refuse(("timeline",), where, {}, "leave it out; --json has the peak of the fullest stage")
+    model = settings.model()
+    at, plan = asked(settings, None if gpus == 1 else gpus)
+    run = settings.workload(model).replaced(phase="train")
+    question = {"workload": run, "conventions": settings.conventions(), "training": plan, "layout": at, "stack": stack}
+    return model, question
+
+
+SHORT_OR_SAID = ("phase", "train", "gradient_checkpointing")
+"""What says of a run that it trains, and what is short for other options."""
+OF_MEGATRON = "megatron"
+"""Whose code runs where nobody says it."""
+
+
 def _code(answer: Answered) -> int:
     """1 where it does not fit, or may not; with --strict also where it fits tightly."""
     judge = getattr(answer, "judge", None)
@@ -165,12 +228,16 @@ def _code(answer: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *BUDGET, TIMELINE, *MODEL_OPTIONS, *OF_PLANS, *PLANS, *ENGINE, *DTYPE, *UNITS, DEPTH, *SHOW),
+    (
+        *(MODEL_ARGUMENT, *BUDGET, TIMELINE, *MODEL_OPTIONS, *OF_PLANS, *PLANS, OF_STACK, *OF_LAYOUT),
+        *(*ENGINE, *DTYPE, *UNITS, DEPTH, *SHOW),
+    ),
     (
         "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --checkpointing full",
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
+        "tfcalc memory mixtral-8x7b --stack megatron --ep 8 --gpus 64 --seq 4k --checkpointing full --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory --d-model 512 --layers 6",

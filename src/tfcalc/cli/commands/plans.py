@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import TRAINING as STEP
-from tfcalc.cli.options import COUNT, DTYPE, RANK, RUN, TUNING, Option, serving, training
+from tfcalc.cli.options import COUNT, DTYPE, OF_LAYOUT, OF_STACK, RANK, RUN, TUNING, Option, serving, training
 from tfcalc.cli.settings import FLAG
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
@@ -34,6 +34,9 @@ OF_TRAINING = tuple(option.name for option in TRAINING if option.name not in SHA
 OF_SERVING = tuple(option.name for option in SERVING if option.name not in SHARED_OPTIONS)
 CHECKPOINTING = ("recompute", "recompute_modules", "early_stop")
 """What else only training has."""
+LAID_OUT = (OF_STACK.name, *(option.name for option in OF_LAYOUT))
+"""What says how GPUs share a model that is trained; with them are two options that serving has, too."""
+SHARED_AXES = ("expert_parallel", "data_parallel")
 OVER_A_STEP = "timeline"
 """The picture of what memory holds over a training step, which implies one."""
 
@@ -44,7 +47,7 @@ INSTEAD = {
 }
 """What to give of serving instead; anything else of a workload is left out."""
 IN_TRAINING = {
-    "expert_parallel": "ranks and plan share experts out in training: tfcalc ranks MODEL --ep 8 --dp 8",
+    "expert_parallel": "memory, ranks and plan share experts out in training: tfcalc memory MODEL --train --ep 8",
     "data_parallel": "of training type --gpus N, all of them together",
 }
 """What to type of training in the place of what is serving's here."""
@@ -62,8 +65,9 @@ def imply_mode(settings: Settings) -> None:
     if settings.get("serve") or "phase" in settings.given:
         return
     typed = {name: given for name, given in settings.given.items() if given.source == FLAG}
-    trains = [typed[name] for name in (*OF_TRAINING, *CHECKPOINTING, OVER_A_STEP) if name in typed]
-    serves = [typed[name] for name in OF_SERVING if name in typed]
+    trains = [typed[name] for name in (*OF_TRAINING, *CHECKPOINTING, OVER_A_STEP, *LAID_OUT) if name in typed]
+    of_layout = SHARED_AXES if any(name in typed for name in LAID_OUT) else ()
+    serves = [typed[name] for name in OF_SERVING if name in typed and name not in of_layout]
     if trains and serves:
         fact = f"{trains[0].words} is of training, and {serves[0].words} of serving"
         raise UsageError(fact, "add --train or --serve, and leave the other out")

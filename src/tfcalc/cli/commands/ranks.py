@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.ranks import ranks
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option, training
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_LAYOUT, OF_STACK, RUN, SHOW, UNITS, Option, training
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.placed.layout import Layout, check_multiple
@@ -18,7 +18,7 @@ from tfcalc.training.precisions import OF_MEGATRON
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
-STACK = Option("stack", ("--stack",), "whose code runs [default: megatron]", STACKS[:3], group="training", front=True)
+STACK = OF_STACK._replace(known=STACKS[:3])
 OF_TRAINING = (
     "tensor_parallel",
     "sequence_parallel",
@@ -42,13 +42,6 @@ PARALLEL = (
         front=True,
     ),
     Option(
-        "expert_tensor_parallel",
-        ("--etp", "--expert-tensor-parallel"),
-        "GPUs that share each expert [default: --tp]",
-        number=True,
-        group="gpus",
-    ),
-    Option(
         "data_parallel",
         ("--dp", "--data-parallel"),
         "GPUs with the same weights [default: 1]",
@@ -56,36 +49,7 @@ PARALLEL = (
         group="gpus",
         front=True,
     ),
-    Option(
-        "replicas",
-        ("--replicas",),
-        "replicas of whole shards, HSDP, with --stack fsdp [default: 1]",
-        number=True,
-        group="gpus",
-    ),
-    Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0, group="gpus"),
-    Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0, group="gpus"),
-    Option(
-        "counts_embedding",
-        ("--embedding-as-layer",),
-        "count the embedding as one of the layers",
-        switch=True,
-        group="gpus",
-    ),
-    Option(
-        "counts_loss",
-        ("--loss-as-layer",),
-        "count the head and its loss as one of the layers",
-        switch=True,
-        group="gpus",
-    ),
-    Option(
-        "shares_latents",
-        ("--shared-latents",),
-        "maps down to latent vectors are shared, as by Megatron-core's local spec, and not whole",
-        switch=True,
-        group="gpus",
-    ),
+    *OF_LAYOUT,
     Option(
         "schedule",
         ("--schedule",),
@@ -99,12 +63,18 @@ PARALLEL = (
 def answer(settings: Settings) -> Answered:
     """Return what one GPU of each stage stores, computes and sends."""
     model = settings.model()
-    plan = settings.fill(Training())
-    at = _layout(settings, plan)
-    plan = Training(precision=plan.precision, optimizer=plan.optimizer, zero=plan.zero, grad_accum=plan.grad_accum)
-    run = settings.workload(model)
+    at, plan = asked(settings)
     stack = settings.get("stack", MEGATRON)
-    return ranks(model, at, run, plan, order=settings.get("schedule", ""), stack=stack)
+    return ranks(model, at, settings.workload(model), plan, order=settings.get("schedule", ""), stack=stack)
+
+
+def asked(settings: Settings, gpus: int | None = None) -> tuple[Layout, Training]:
+    """Return the layout that was asked for, over so many ``gpus`` if none are, and what else a plan says."""
+    plan = settings.fill(Training())
+    if plan.gpus is None and "data_parallel" not in settings.given:
+        plan = plan.replaced(gpus=gpus)
+    own = Training(precision=plan.precision, optimizer=plan.optimizer, zero=plan.zero, grad_accum=plan.grad_accum)
+    return _layout(settings, plan), own
 
 
 def _layout(settings: Settings, plan: Training) -> Layout:

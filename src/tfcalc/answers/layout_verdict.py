@@ -1,0 +1,73 @@
+"""Verdict on a GPU of a layout: whether it fits on a card, its largest micro-batch, what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfcalc.answers.layout_memory import LayoutMemory, layout_memory
+from tfcalc.answers.verdict import Trained, plan_command
+from tfcalc.core.traced import value_of
+from tfcalc.search.layouts import stages_of_stack
+from tfcalc.search.remedies import Options, of_layout
+
+if TYPE_CHECKING:
+    from tfcalc.plans import Training
+    from tfcalc.search.gpus import Capacity, Simulated
+    from tfcalc.search.largest import GrowingSize
+    from tfcalc.training.measured import OnCard
+    from tfcalc.workload import Workload
+
+
+class OfLayout(Trained):
+    """A GPU of a layout within a budget. Micro-batches, their length, checkpointing and ZeRO's stage may change."""
+
+    memory: LayoutMemory
+
+    def __init__(self, memory: LayoutMemory, budget: Capacity) -> None:
+        super().__init__(memory, budget, memory.run, memory.plan)
+        self._found = {(memory.run, memory.plan): memory}
+
+    def _with(self, run: Workload, plan: Training) -> LayoutMemory:
+        """The memory of another workload and plan in the same layout. Raises InvalidModel."""
+        if (run, plan) not in self._found:
+            ranks = self.memory.ranks
+            self._found[run, plan] = layout_memory(self.model, ranks.at, run, plan, self.memory.by, stack=ranks.stack)
+        return self._found[run, plan]
+
+    @cached_property
+    def simulates(self) -> bool:  # type: ignore[override]  # found when it is read
+        """Return whether PyTorch's allocator is simulated."""
+        return self.room < self.budget.bytes and self.budget.of_gpu and self.memory.simulated is not None
+
+    @cached_property
+    def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
+        """Figures that a GPU shows of it."""
+        return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
+
+    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+        return self._with(run, plan).simulated if self.simulates else None
+
+    def _peak(self, run: Workload, plan: Training) -> int:
+        return self._with(run, plan).there.peak.bytes
+
+    def ways(self) -> Options:
+        """Return the changes that leave the layout as it is."""
+        ranks = self.memory.ranks
+        pipeline = value_of(ranks.at.pp) != 1
+        stages = () if value_of(ranks.at.copies) == 1 else stages_of_stack(ranks.stack, pipeline=pipeline)
+        return of_layout(self.run, self.plan, stages)
+
+    def sizes(self) -> list[GrowingSize]:
+        """Return the micro-batch and its length."""
+        return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
+
+    def other_layouts(self) -> Iterator[str]:
+        """Yield the search over all layouts of as many GPUs."""
+        at, run, plan = self.memory.ranks.at, self.run, self.plan
+        gpus = value_of(at.gpus)
+        batch = value_of(run.batch_size * plan.grad_accum * at.dp)
+        length, stack = value_of(run.seq_len), self.memory.ranks.stack
+        found = plan_command(self.model, self.budget.card, gpus, length, batch) if self.budget.card else None
+        yield f"Other layouts are not among these changes: {found or 'tfcalc plan'} --stack {stack} tries them all"
