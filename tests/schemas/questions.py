@@ -78,6 +78,8 @@ FURTHER = (
     "fit llama-3-70b --serve --context 1k",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pp 2 --pareto",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --why 'pp2 hsdp2' pp2",
+    "memory gpt2 --stack fsdp --dp 4 --replicas 2 --grad-accum 2 --seq 64 --gpu rtx-4090",
+    "memory mixtral-8x7b --stack megatron --ep 4 --dp 4 --pp 2 --grad-accum 2 --seq 64",
     "ranks gpt2 --stack fsdp --dp 4 --replicas 2 --grad-accum 2 --seq 64",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why-not tp=8",
     "plan llama-3-8b --gpu 64xh100 --global-batch-size 63 --seq 64 --tp 8 --states bf16-master-bf16-moments",

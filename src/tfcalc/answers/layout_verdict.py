@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.layout_memory import LayoutMemory, layout_memory
 from tfcalc.answers.verdict import Trained, plan_command
 from tfcalc.core.traced import value_of
+from tfcalc.hardware import named
 from tfcalc.search.layouts import stages_of_stack
 from tfcalc.search.remedies import Options, of_layout
+from tfcalc.timing.rates import machine_of
 
 if TYPE_CHECKING:
     from tfcalc.plans import Training
@@ -64,10 +66,11 @@ class OfLayout(Trained):
         return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
 
     def other_layouts(self) -> Iterator[str]:
-        """Yield the search over all layouts of as many GPUs."""
-        at, run, plan = self.memory.ranks.at, self.run, self.plan
-        gpus = value_of(at.gpus)
+        """Yield the search over all layouts of as many GPUs, where their seconds are known."""
+        if not self.budget.card or machine_of(named(self.budget.card)[0]) is None:
+            return
+        at, run, plan, stack = self.memory.ranks.at, self.run, self.plan, self.memory.ranks.stack
         batch = value_of(run.batch_size * plan.grad_accum * at.dp)
-        length, stack = value_of(run.seq_len), self.memory.ranks.stack
-        found = plan_command(self.model, self.budget.card, gpus, length, batch) if self.budget.card else None
-        yield f"Other layouts are not among these changes: {found or 'tfcalc plan'} --stack {stack} tries them all"
+        asked = value_of(at.gpus), value_of(run.seq_len), batch
+        found = plan_command(self.model, self.budget.card, *asked) or "tfcalc plan"
+        yield f"Other layouts are not among these changes: {found} --stack {stack} tries them all"

@@ -1,4 +1,4 @@
-"""Commands that open a layout of a plan: the plan of it alone, ``ranks``, and ``memory --stack``."""
+"""Commands that open a layout of a plan: the plan of it alone, ``ranks``, and ``memory``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,41 @@ Options = Mapping[str, object]
 def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     """Yield ``tfcalc`` with the words that open this layout.
 
-    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, and ``memory`` the
-    bytes of the fullest, where they know how the model is split, but for uneven chunks and Megatron-LM of 2022.
+    ``plan`` has its seconds part by part; ``ranks`` parameters, bytes and messages of each stage, where it knows how
+    the model is split, but for uneven chunks and Megatron-LM of 2022; ``memory`` the bytes of the fullest stage.
     """
     question = case.question
     yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
     known = question.stack != OF_2022 and not case.possible.unruled
     known = known and (at.cp == 1 or case.possible.split(cp=2) is None)
-    if known and not are_uneven(case.work.depth, int(at.pp), int(at.vpp)):
-        ranks = _of_ranks(case, at)
-        yield _command("ranks", question, ranks)
-        yield _command("memory", question, {**ranks, "--stack": question.stack, "--gpu": question.card.name.lower()})
+    by_ranks = known and not are_uneven(case.work.depth, int(at.pp), int(at.vpp))
+    if by_ranks:
+        yield _command("ranks", question, _of_ranks(case, at))
+    if case.on_tape(at) is not None:
+        yield _command("memory", question, _of_tape(case, at))
+    elif by_ranks:
+        card = question.card.name.lower()
+        yield _command("memory", question, {**_of_ranks(case, at), "--stack": question.stack, "--gpu": card})
+
+
+def _of_tape(case: PlanCase, at: Layouts) -> Options:
+    """The step of Megatron-LM that runs on the tape."""
+    run, plan = case.asked(at)
+    return {
+        "--train": True,
+        "--backend": plan.backend,
+        "--gpus": plan.gpus,
+        "--tp": plan.tensor_parallel,
+        "--sequence-parallel": plan.sequence_parallel,
+        **_pipeline(at),
+        "--cp": _above_1(at.cp),
+        "--zero": plan.zero,
+        "--batch": run.batch_size,
+        "--grad-accum": plan.grad_accum,
+        "--seq": run.seq_len,
+        "--precision": plan.precision,
+        "--checkpointing": run.recompute,
+    }
 
 
 def command_of_fsdp(question: PlanQuestion, own: OwnCode) -> str:

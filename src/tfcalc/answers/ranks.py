@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import check_arguments, check_plans, model_of
@@ -82,11 +82,22 @@ class StagePeak(NamedTuple):
 
 
 class StageMemory(NamedTuple):
-    """Peak of a GPU of a stage, what PyTorch reserves for it, and its allocator, where that is simulated."""
+    """Peak of a GPU of a stage, and PyTorch's allocator on it, where that is simulated; whether Megatron-LM runs."""
 
     peak: StagePeak
-    reserved: Figure
     simulated: Simulated | None
+    megatron: bool
+
+    @property
+    def reserved(self) -> Figure:
+        """Bytes that PyTorch reserves; where its allocator is not simulated, what is allocated at least."""
+        found = self.simulated(ENDLESS) if self.simulated is not None else None
+        taken = self.peak.bytes if found is None else found.reserved
+        return on_card(self.peak.bytes, taken, 0, megatron=self.megatron).reserved
+
+
+ENDLESS = 2**62
+"""Bytes of a card that has room for everything."""
 
 
 class ReservedKeys(Record):
@@ -262,12 +273,7 @@ class RanksAnswer(Answer):
         """The peak of a stage's GPU; None where neither a tape nor a closed form knows it."""
         at = stage.rank.at
         peak, simulated = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
-        if peak is None:
-            return None
-        megatron = self.by.name == MEGATRON
-        found = simulated(ENDLESS) if simulated is not None else None
-        figure = on_card(peak.bytes, peak.bytes if found is None else found.reserved, 0, megatron=megatron).reserved
-        return StageMemory(peak, figure, simulated)
+        return None if peak is None else StageMemory(peak, simulated, self.by.name == MEGATRON)
 
     def _on_tape(self, stage: int) -> tuple[StagePeak, Simulated | None] | None:
         """Peak by Megatron-LM's step, and its allocator; of the last stage's chunks that is not simulated.
@@ -296,7 +302,7 @@ class RanksAnswer(Answer):
             return None
         chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
         peak = StagePeak(step.peak.total, step.peak.activations, step.peak.gathered, step.peak.name)
-        return peak, None if chunks else lambda within: _reserved(known, step, within)
+        return peak, None if chunks else cache(partial(_reserved, known, step))
 
     @property
     def _recompute(self) -> str:
@@ -479,8 +485,6 @@ class RanksAnswer(Answer):
         yield f"Parameters are those that a GPU computes with; it stores {most.stored_params:,} at most{last}"
 
 
-ENDLESS = 2**62
-"""Bytes of a card that has room for everything."""
 MOST_BANDS = 4
 """Stages whose bands people are told; programs get all."""
 

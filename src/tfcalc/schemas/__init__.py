@@ -34,6 +34,7 @@ DECLARED = {
         "answers.memory:AtRest",
         "answers.training_memory:TrainingMemory",
         "answers.method_memory:MethodMemory",
+        "answers.layout_memory:LayoutMemory",
         "answers.serving_memory:ServingMemory",
     ),
     "plan": (

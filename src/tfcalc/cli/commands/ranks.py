@@ -18,7 +18,7 @@ from tfcalc.training.precisions import OF_MEGATRON
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
-STACK = OF_STACK._replace(known=STACKS[:3])
+STACK = OF_STACK._replace(help="whose code runs [default: megatron]", known=STACKS[:3])
 OF_TRAINING = (
     "tensor_parallel",
     "sequence_parallel",
