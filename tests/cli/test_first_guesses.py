@@ -140,7 +140,6 @@ ANSWERED = {
     "will gpt2 fit on a t4 with 3 beams": "type tfcalc gpt2 --gpu t4, which leaves it out",
     "explain kv cache gemma-4-31b-it": "did you mean gemma-4-31b-it-nvfp4",
     "how much KV cache does gemma-4-31b-it need": "did you mean gemma-4-31b-it-nvfp4",
-    "memory mixtral-8x7b --train --ep 8": "tfcalc ranks MODEL --ep 8 --dp 8",
     "which models fit on a 4090": "tfcalc fit MODEL --gpu 4090",
     "can I trust the numbers?": "docs/accuracy.md",
     "compare gpt2 gpt2-xl --flops": "each has its rows",

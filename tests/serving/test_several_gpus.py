@@ -119,7 +119,7 @@ def test_the_command_line_takes_layouts_of_serving(quick: Quick) -> None:
     assert "8 GPUs = DP 8, EP 8" in quick("memory", "deepseek-v3", "--dp", "8", "--ep", "8").stdout
     refused = {
         ("llama-3-8b", "--tp", "2"): "--tp 2 has no effect on a model at rest; add --serve or --train",
-        ("llama-3-8b", "--train", "--ep", "2"): "--ep 2 has no effect without --serve",
+        ("llama-3-8b", "--train", "--ep", "2"): "expert parallelism has no effect on a model without experts",
         ("llama-3-8b", "--serve", "--tp", "2", "--cache", "dynamic"): "a dynamic cache on several GPUs",
         ("llama-3-8b", "--serve", "--tp", "3"): "heads 32 not divisible by tensor 3; nearest: 2, 4",
         (

@@ -9,30 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfcalc.analysis.itemized import tree_of_terms
 from tfcalc.answers.memory_base import (
     PARTS,
-    Memory,
     MemoryTerm,
     PeakMemory,
-    called,
     entries_in,
     memory_breakdown,
     of_text_alone,
+    of_training,
     training_summary,
 )
 from tfcalc.answers.ranks import LayoutKeys, RanksAnswer, ReservedKeys, StageMemory, ranks
 from tfcalc.answers.training_memory import CONTEXT as CUDA_CONTEXT
-from tfcalc.answers.training_memory import FRAGMENTS, JSON_PHASE, PHASES, TOKENS_OF_STEP
-from tfcalc.core.component import Component
+from tfcalc.answers.training_memory import FRAGMENTS, JSON_PHASE, PHASES, TrainingMemory, in_full
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.hardware import CONTEXT
-from tfcalc.model import legend
 from tfcalc.report import Entry, Footer, Summary
 from tfcalc.report.declared import integer, record, text
 from tfcalc.report.opening import found
 from tfcalc.timing.rates import MEGATRON
 from tfcalc.training.measured import OnCard, on_card
-from tfcalc.training.optimizers import optimizer
-from tfcalc.training.step_terms import TEMPORARY, bytes_in, lump, term
+from tfcalc.training.step_terms import bytes_in
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +42,6 @@ if TYPE_CHECKING:
     from tfcalc.workload import Conventions, Workload
 
 STATES = ("weights", "master", "gradients", "optimizer")
-AT_THE_PEAK = {TEMPORARY: "bytes at the peak, by the stack's own list of what is saved"}
 TERM_OF = {"master weights": "master"}
 """Terms whose name is not that of a state's field."""
 NOT_COUNTED = f"{CUDA_CONTEXT}, NCCL's buffers, {FRAGMENTS}"
@@ -59,21 +55,14 @@ class LayoutMemory(PeakMemory):
 
     form = "--stack"
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
-    stated: ClassVar[Sequence[str]] = (
-        *Memory.stated,
-        *("batch_size", "seq_len", "recomputation", "precision", "optimizer", "grad_accum", "zero", "gpus", "total"),
-        *("micro_batches", "data_parallel", "global_batch_size", TOKENS_OF_STEP),
-    )
+    stated: ClassVar[Sequence[str]] = TrainingMemory.stated
 
     own_rules: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "total": (lambda memory: memory.there.peak.bytes, PARTS),
         **{name: (MemoryTerm(name),) for name in ("weights", "gradients", "optimizer", "activations", "temporary")},
     }
-    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights")).behind(Memory.weights_bytes)
-    gathered_bytes = integer(
-        "weights gathered from other GPUs' shards at the peak, with gradients before they are shared out",
-        MemoryTerm("gathered"),
-    ).behind(Memory.activations_bytes)
+    master_weights_bytes = TrainingMemory.master_weights_bytes.made(MemoryTerm("master weights"))
+    gathered_bytes = TrainingMemory.gathered_bytes.made(MemoryTerm("gathered"))
     stack = text("whose code runs: megatron, fsdp or deepspeed", lambda memory: memory.ranks.stack)
     layout = record(LayoutKeys, "how GPUs share the model, the sequence and the batch", lambda memory: memory.ranks.at)
     fullest_stage = integer("the stage whose GPU holds most, from 0", lambda memory: memory.place, found("its peak"))
@@ -88,7 +77,7 @@ class LayoutMemory(PeakMemory):
 
     @property
     def run(self) -> Workload:
-        """A micro-batch."""
+        """Micro-batch that a GPU runs."""
         return self.ranks.run
 
     @property
@@ -108,7 +97,7 @@ class LayoutMemory(PeakMemory):
 
     @property
     def there(self) -> StageMemory:
-        """What its GPU has at the peak."""
+        """Peak of its GPU, and what is reserved there."""
         assert self.fullest.memory is not None
         return self.fullest.memory
 
@@ -122,7 +111,7 @@ class LayoutMemory(PeakMemory):
         states = self.fullest.bytes_of(*STATES)
         sizes = {"activations": peak.saved, "gathered": peak.gathered}
         sizes["temporary"] = peak.bytes - states - sum(sizes.values())
-        return term(lump(name, sizes[name], TEMPORARY))
+        return Component(name, name, Cost(held=(Held(name, (sizes[name],), 8),)))
 
     @cached_property
     def _live(self) -> Component:
@@ -132,24 +121,17 @@ class LayoutMemory(PeakMemory):
 
     def terms(self) -> Tree:
         """Return each term, of the states tensor by tensor."""
-        told = dict(self.definitions), self._assumed
-        return tree_of_terms(self._model, self.run, self.plan, self._live, *told, dict(AT_THE_PEAK))
-
-    @cached_property
-    def _breakdown(self) -> tuple[Entry, frozenset[str]]:
-        return memory_breakdown(self._live, self.depth)
+        return tree_of_terms(self._model, self.run, self.plan, self._live, self.definitions, self._assumed, {})
 
     @cached_property
     def whole(self) -> Entry:
         """The terms at the peak."""
-        return self._breakdown[0]
+        return memory_breakdown(self._live, self.depth)[0]
 
     @property
     def legend(self) -> Mapping[str, str]:
-        """The meaning of each letter of the breakdown."""
-        used = self._breakdown[1]
-        there = {letter: meaning for letter, meaning in AT_THE_PEAK.items() if letter in used}
-        return legend(used, self._model, self.run, self.plan) | there
+        """Empty: every term is a number."""
+        return {}
 
     @property
     def title(self) -> str:
@@ -165,48 +147,20 @@ class LayoutMemory(PeakMemory):
 
     @property
     def subtitle(self) -> str:
-        """``mixtral-8x7b, Megatron-core, bf16-megatron, AdamW, micro-batch 1 x 4,096 tokens per GPU, …``."""
-        run, plan = self.run, self.plan
-        batch = f"batch {run.batch_size:,} x {run.seq_len:,} tokens"
-        micro = f", {plan.grad_accum:,} micro-batches" if plan.grad_accum != 1 else ""
-        steps = optimizer(plan.optimizer).label
-        return f"{called(self._model)}, {self.ranks.by.title}, {plan.precision}, {steps}, {batch}{micro}{self._on_gpus}"
-
-    @property
-    def _on_gpus(self) -> str:
-        """`` per GPU, 64 GPUs = TP 2 x PP 4 x DP 8, EP 8, ZeRO-1``; nothing on one GPU."""
-        at = self.ranks.at
-        if value_of(at.gpus) == 1:
-            return ""
-        ways = {"TP": at.tp, "PP": at.pp, "CP": at.cp, "DP": at.dp}
-        layout = " x ".join(f"{way} {value_of(size):,}" for way, size in ways.items() if value_of(size) != 1)
-        experts = f", EP {value_of(at.ep):,}" if value_of(at.ep) != 1 else ""
-        sharing = f", ZeRO-{self.plan.zero}" if self.plan.zero != "0" else ""
-        return f" per GPU, {value_of(at.gpus):,} GPUs = {layout}{experts}{sharing}"
+        """Model that is trained, and how: ``mixtral-8x7b, full fine-tuning, …, Megatron-core, 8 groups of experts``."""
+        groups = value_of(self.ranks.at.ep)
+        experts = f", {groups:,} groups of experts" if groups != 1 else ""
+        told = of_training(self._model, self.run, self.ranks.whole_plan)
+        return f"{told}{experts}, {self.ranks.by.title}"
 
     @property
     def definitions(self) -> Mapping[str, object]:
         """Definitions of how it is trained, and of what is not counted."""
-        run, plan, at = self.run, self.plan, self.ranks.at
-        batch = run.batch_size * plan.grad_accum * at.dp
-        return {
-            "phase": "train",
-            "batch_size": run.batch_size,
-            "seq_len": run.seq_len,
-            "recomputation": run.of_flops.recomputed,
-            "precision": plan.precision,
-            "optimizer": plan.optimizer,
-            "grad_accum": plan.grad_accum,
-            "zero": plan.zero,
-            "gpus": value_of(at.gpus),
-            "total": "the peak of the GPU that holds most: the largest amount of memory live at once",
-            "micro_batches": plan.grad_accum,
-            "data_parallel": value_of(at.dp),
-            "global_batch_size": value_of(batch),
-            TOKENS_OF_STEP: value_of(batch * run.seq_len),
-            "units": self._by.units,
-            "not_counted": NOT_COUNTED,
-        }
+        told = in_full(self.run.of_flops, self.ranks.whole_plan, self._by)
+        by = self.ranks.by
+        kernel = "none: attention scores saved" if by.eager_attention else "flash"
+        own = {"attention_kernel": kernel, "backend": by.name, "layout": by.cut, "not_counted": NOT_COUNTED}
+        return {**told, **own}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -257,9 +211,8 @@ class LayoutMemory(PeakMemory):
     def summary(self) -> Summary:
         """The terms at the peak."""
         stored = sum(value_of(each.params) for each in self.fullest.stored)
-        shown: dict[str, int | str] = {"weights_bytes": self.weights_bytes, "gradients_bytes": self.gradients_bytes}
-        shown |= {"optimizer_bytes": self.optimizer_bytes, "master_weights_bytes": self.master_weights_bytes}
-        return training_summary(entries_in(self._live, self.depth), shown, stored, self.subtitle, self._by.units)
+        told = dict(self.totals)
+        return training_summary(entries_in(self._live, self.depth), told, stored, self.subtitle, self._by.units)
 
     @property
     def on_card(self) -> OnCard:

@@ -7,22 +7,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfcalc.answers.layout_memory import LayoutMemory, layout_memory
-from tfcalc.answers.verdict import Trained, plan_command
+from tfcalc.answers.verdict import Fit, StepCase, capacity, check_margin, plan_command
 from tfcalc.core.traced import value_of
+from tfcalc.errors import UsageError
 from tfcalc.hardware import named
+from tfcalc.search.gpus import MARGIN
 from tfcalc.search.layouts import stages_of_stack
 from tfcalc.search.remedies import Options, of_layout
 from tfcalc.timing.rates import machine_of
 
 if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Training
     from tfcalc.search.gpus import Capacity, Simulated
     from tfcalc.search.largest import GrowingSize
     from tfcalc.training.measured import OnCard
-    from tfcalc.workload import Workload
+    from tfcalc.workload import Conventions, Workload
 
 
-class OfLayout(Trained):
+class OfLayout(StepCase):
     """A GPU of a layout within a budget. Micro-batches, their length, checkpointing and ZeRO's stage may change."""
 
     memory: LayoutMemory
@@ -48,7 +52,8 @@ class OfLayout(Trained):
         """Figures that a GPU shows of it."""
         return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
 
-    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+    def simulated(self, run: Workload, plan: Training) -> Simulated | None:
+        """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
         return self._with(run, plan).simulated if self.simulates else None
 
     def _peak(self, run: Workload, plan: Training) -> int:
@@ -74,3 +79,33 @@ class OfLayout(Trained):
         asked = value_of(at.gpus), value_of(run.seq_len), batch
         found = plan_command(self.model, self.budget.card, *asked) or "tfcalc plan"
         yield f"Other layouts are not among these changes: {found} --stack {stack} tries them all"
+
+
+def memory_of_layout(
+    model: Model,
+    layout: Layout | None,
+    run: Workload,
+    plan: Training | None,
+    by: Conventions,
+    *,
+    stack: str = "",
+    depth: int | None = None,
+    budget: Capacity | str | int | None = None,
+    margin: int = MARGIN,
+) -> LayoutMemory:
+    """Return the memory of a GPU of a layout, with a verdict where there is a ``budget``, of one GPU or of all of them.
+
+    Raises InvalidModel as :func:`tfcalc.ranks`, and where nobody knows what is saved for backward; UsageError as
+    :func:`tfcalc.fits`.
+    """
+    found = layout_memory(model, layout, run, plan, by, stack=stack, depth=depth)
+    if budget is None:
+        return found
+    check_margin(margin)
+    there, gpus = capacity(budget, None), value_of(found.ranks.at.gpus)
+    if there.gpus not in (1, gpus):
+        raise UsageError(f"a layout of {gpus:,} GPUs contradicts {there.gpus}x{there.card}", "leave one of them out")
+    case = OfLayout(found, there)
+    case.margin = margin
+    found.judge = Fit(found, case)
+    return found

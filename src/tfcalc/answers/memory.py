@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Cost
     from tfcalc.core.measure import Item
     from tfcalc.model import Model
-    from tfcalc.placed.layout import Layout
     from tfcalc.report.opening import Way
     from tfcalc.serving.weights import WeightStorage
     from tfcalc.training.peaks import Peaks
@@ -260,8 +259,6 @@ def memory_of(
     weights: str | None = None,
     depth: int | None = None,
     peaks: Peaks | None = None,
-    layout: Layout | None = None,
-    stack: str = "",
 ) -> Memory:
     """Return the answer of :func:`tfcalc.memory`, of which nothing is found before it is read.
 
@@ -271,10 +268,6 @@ def memory_of(
     by = Conventions() if conventions is None else conventions
     check_arguments(model, workload, by)
     check_plans(training, serving)
-    if layout is not None or stack:
-        from tfcalc.answers.layout_memory import layout_memory
-
-        return layout_memory(model, layout, own_run(model, workload), training, by, stack=stack, depth=depth)
     if training is not None or (workload is not None and workload.training):
         from tfcalc.answers.training_memory import TrainingMemory
 

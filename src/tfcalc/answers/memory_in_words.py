@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.answers.in_words import in_words
+from tfcalc.answers.in_words import InWords, in_words
+from tfcalc.answers.layout_verdict import memory_of_layout
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.verdict import Fit, capacity, memory_within
+from tfcalc.errors import UsageError
+from tfcalc.model import own_run
 from tfcalc.search.gpus import MARGIN
+from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving, Training
     from tfcalc.search.gpus import Capacity
     from tfcalc.serving.engine_rules import Profile
-    from tfcalc.workload import Conventions, Workload
+    from tfcalc.workload import Workload
 
 
 def memory(
@@ -69,7 +73,9 @@ def memory(
     """
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
-    plans |= {"layout": layout, "stack": stack}
+    if layout is not None or stack:
+        room = None if gpu is None else capacity(None, gpu)
+        return _laid_out(asked, conventions, layout, stack, depth=depth, budget=room)
     if gpu is None:
         found = memory_of(asked.model, asked.workload, conventions, **plans, depth=depth)
     else:
@@ -134,7 +140,10 @@ def fits(
     """
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
-    plans |= {"layout": layout, "stack": stack}
+    if layout is not None or stack:
+        told = _laid_out(asked, conventions, layout, stack, budget=capacity(budget, gpu), margin=margin)
+        assert isinstance(told.judge, Fit)
+        return told.judge
     by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
     room: dict[str, Any] = {"margin": margin, "utilization": utilization}
     found = memory_within(asked.model, capacity(budget, gpu), asked.workload, conventions, **plans, **by_engine, **room)
@@ -142,3 +151,11 @@ def fits(
         assert found.whole  # all that is asked next comes out of what finds it
     assert isinstance(found.judge, Fit)
     return found.judge
+
+
+def _laid_out(asked: InWords, by: Conventions | None, layout: Layout | None, stack: str, **more: Any) -> Memory:
+    """The memory of a GPU of a layout in training."""
+    if asked.serving is not None:
+        raise UsageError("a layout of training has no effect on serving", "give training=…, or leave it out")
+    run = own_run(asked.model, asked.workload)
+    return memory_of_layout(asked.model, layout, run, asked.training, by or Conventions(), stack=stack, **more)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfcalc.analysis.itemized import tree_of_terms
 from tfcalc.answers.memory_base import (
     PARTS,
-    Memory,
     PeakMemory,
     memory_breakdown,
     of_text_alone,
@@ -132,7 +131,7 @@ class MethodMemory(PeakMemory):
         "completions that a GPU writes at once",
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
         found("batch and accumulation, up to whole groups of --num-generations over all GPUs"),
-    ).behind(Memory.temporary_bytes)
+    )
     step_phases = records(
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )

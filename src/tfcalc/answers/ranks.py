@@ -112,7 +112,7 @@ class ReservedKeys(Record):
     high_bytes = integer("upper end of these", lambda one: one.reserved.high, BAND)
     simulated = boolean(
         "whether the allocator was simulated; else it is an estimate, from the peak to the upper end of the band",
-        lambda one: one.simulated is not None,
+        lambda one: bool(one.simulated),
     )
 
 
@@ -275,6 +275,20 @@ class RanksAnswer(Answer):
         peak, simulated = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
         return None if peak is None else StageMemory(peak, simulated, self.by.name == MEGATRON)
 
+    @property
+    def whole_plan(self) -> Training:
+        """The plan with the layout, as far as a plan of Megatron-LM has words for it."""
+        at = self.at
+        return self.plan.replaced(
+            backend="megatron",
+            gpus=at.gpus,
+            tensor_parallel=at.tp,
+            sequence_parallel=at.sequence_parallel,
+            pipeline_parallel=at.pp,
+            virtual_pipeline=at.vpp,
+            context_parallel=at.cp,
+        )
+
     def _on_tape(self, stage: int) -> tuple[StagePeak, Simulated | None] | None:
         """Peak by Megatron-LM's step, and its allocator; of the last stage's chunks that is not simulated.
 
@@ -285,17 +299,8 @@ class RanksAnswer(Answer):
         if uneven or value_of(at.ep) != 1 or at.etp is not None or self.run.named_modules or self.by.name != MEGATRON:
             return None
         run = self.run.replaced(recompute=self._recompute)
-        plan = self.plan.replaced(
-            backend="megatron",
-            gpus=at.gpus,
-            tensor_parallel=at.tp,
-            sequence_parallel=at.sequence_parallel,
-            pipeline_parallel=at.pp,
-            virtual_pipeline=at.vpp,
-            context_parallel=at.cp,
-        )
         try:
-            known = MegatronStep(self.of, *Peaks(self.of).resolved(run, plan), stage)
+            known = MegatronStep(self.of, *Peaks(self.of).resolved(run, self.whole_plan), stage)
             check_plan(known.plan)
             step = known.memory()
         except InvalidModel:
@@ -490,7 +495,7 @@ MOST_BANDS = 4
 
 
 def _reserved(step: MegatronStep, found: TrainingStep, within: int) -> Reserved | None:
-    """Return what PyTorch's allocator reserves on a card of so many bytes; None where it runs out of them."""
+    """Return what PyTorch's allocator reserves on a card of ``within`` bytes; None where it runs out."""
     try:
         return step.reserved(found, within)
     except OutOfMemory:

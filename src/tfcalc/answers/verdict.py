@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from tfcalc.answers.serving_room import ServingRoom
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
-    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Serving
     from tfcalc.serving.engine_rules import CacheLog, EngineRules, Profile
     from tfcalc.serving.memory import Served
@@ -576,8 +575,6 @@ def memory_within(
     engine: str = "",
     profile: Profile | None = None,
     peaks: Peaks | None = None,
-    layout: Layout | None = None,
-    stack: str = "",
 ) -> Memory:
     """Return the answer of :func:`memory`, compared with a budget: with the verdict, and what would fit.
 
@@ -587,12 +584,8 @@ def memory_within(
     """
     budget = capacity(budget, None)
     check_plans(training, serving)
-    if not 0 <= margin <= 100:
-        raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
-    laid_out = layout is not None or bool(stack)
-    if laid_out:
-        check_as_many(layout, budget)
-    elif training is not None or (workload is not None and workload.training):
+    check_margin(margin)
+    if training is not None or (workload is not None and workload.training):
         workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
         training = on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
@@ -614,14 +607,19 @@ def memory_within(
         room = ServingRoom(model, budget, rules, profile, utilization, by.dtype)
         plan = room.laid_out(run, serving)
         budget = room.usable(plan)
-    plans: dict[str, Any] = {"training": training, "serving": plan, "weights": weights}
-    found = memory_of(model, workload, by, **plans, peaks=peaks, layout=layout, stack=stack)
-    case = _of_layout(found, budget) if laid_out else _case(found, budget, run, training, serving, weights)
+    found = memory_of(model, workload, by, training=training, serving=plan, weights=weights, peaks=peaks)
+    case = _case(found, budget, run, training, serving, weights)
     case.margin = margin
     if isinstance(case, _Serving) and room is not None:
         case.within(room)
     found.judge = Fit(found, case)
     return found
+
+
+def check_margin(margin: int) -> None:
+    """Raise UsageError for what is no percentage."""
+    if not 0 <= margin <= 100:
+        raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
 
 
 def _case(
@@ -651,22 +649,6 @@ def plan_command(model: Model, card: str, gpus: int, length: int, batch: int) ->
     if gpus == 1:
         return f"{words} --gpu {card} {seq}"
     return f"{words} --gpu {gpus}x{card} {seq} --global-batch-size {batch}"
-
-
-def _of_layout(memory: Memory, budget: Capacity) -> Case[Any]:
-    """Return the case of a GPU of a layout."""
-    from tfcalc.answers.layout_memory import LayoutMemory
-    from tfcalc.answers.layout_verdict import OfLayout
-
-    assert isinstance(memory, LayoutMemory)
-    return OfLayout(memory, budget)
-
-
-def check_as_many(layout: Layout | None, budget: Capacity) -> None:
-    """Raise UsageError for a budget of several GPUs where the layout has another number of them."""
-    there = 1 if layout is None else value_of(layout.gpus)
-    if budget.gpus not in (1, there):
-        raise UsageError(f"a layout of {there:,} GPUs contradicts {budget.gpus}x{budget.card}", "leave one of them out")
 
 
 def _rules(engine: str, budget: Capacity) -> EngineRules | None:
@@ -895,7 +877,7 @@ class Case(Generic[P]):
         return self.run.replaced(**{field: value}) if field else self.run
 
 
-class Trained(Case["Training"]):
+class StepCase(Case["Training"]):
     """A training step within a budget, by the one rule of all verdicts on one."""
 
     simulates: bool
@@ -917,13 +899,13 @@ class Trained(Case["Training"]):
 
     def status(self, run: Workload, plan: Training) -> str:
         """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
-        return self.rule.status(self.peak(run, plan), self._simulated(run, plan), self._certain(run, plan))
+        return self.rule.status(self.peak(run, plan), self.simulated(run, plan), self.certain(run, plan))
 
-    def _certain(self, _run: Workload, _plan: Training) -> Certain | None:
+    def certain(self, _run: Workload, _plan: Training) -> Certain | None:
         """Bytes that it takes whatever code runs it, where the peak is an upper bound."""
         return None
 
-    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+    def simulated(self, run: Workload, plan: Training) -> Simulated | None:
         """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
         raise NotImplementedError
 
@@ -933,10 +915,10 @@ class Trained(Case["Training"]):
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""
-        return not self.simulates or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
+        return not self.simulates or runs_within(self.peak(run, plan), within, self.simulated(run, plan))
 
 
-class _Training(Trained):
+class _Training(StepCase):
     memory: TrainingMemory
 
     @property
@@ -975,7 +957,7 @@ class _Training(Trained):
         """Return whether PyTorch's allocator is simulated; of TPUs and others than GPUs nothing is known."""
         return self.room < self.budget.bytes and self.budget.of_gpu and self.memory.simulates
 
-    def _certain(self, run: Workload, plan: Training) -> Certain | None:
+    def certain(self, run: Workload, plan: Training) -> Certain | None:
         return (lambda: self.peaks.least(run, plan)) if self.upper_bound else None
 
     @cached_property
@@ -983,7 +965,7 @@ class _Training(Trained):
         """Return whether PyTorch's own loops are counted, which fused kernels take less than."""
         return is_upper_bound(self.model, self.plan)
 
-    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+    def simulated(self, run: Workload, plan: Training) -> Simulated | None:
         if not self.simulates:
             return None
         return lambda within: self.peaks.reserved_within(run, plan, within)

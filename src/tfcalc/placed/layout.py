@@ -115,6 +115,16 @@ class Layout(NamedTuple):
         return number
 
     @property
+    def least_copies(self) -> int:
+        """Number of GPUs with the same weights that share out the experts, at least.
+
+        >>> Layout(ep=8).least_copies, Layout(tp=4, ep=8, etp=1).least_copies
+        (8, 2)
+        """
+        group = value_of(self.tp * self.cp)
+        return lcm(value_of(self.ep * self.of_an_expert), group) // group
+
+    @property
     def shards(self) -> Num:
         """Number of GPUs over which FSDP shards weights, but for experts."""
         number: Num = divide(self.copies, self.replicas)

@@ -104,42 +104,54 @@ def entries(settings: Settings) -> Mapping[str, Any]:
 
 def _asked_of(settings: Settings) -> Memory:
     imply_mode(settings)
+    if _laid_out(settings):
+        return _shown(settings, _of_layout(settings))
+    settings.refuse(LAID_OUT, "with --serve", {})
     if settings.choose("budget", "gpu"):
         from tfcalc.answers.verdict import memory_within
 
         model, question = _room(settings)
-        found = memory_within(model, **question)
-        if found.judge is not None:
-            found.over_time = bool(settings.get("timeline"))
-            in_a_line = settings.get("budget") or settings.get("quiet")  # nobody is shown what else would fit
-            found.judge.in_a_line = bool(in_a_line) and not found.over_time
-            found.judge.strict = bool(settings.get("strict"))
-        return found
+        return _shown(settings, memory_within(model, **question))
     settings.refuse(("margin", "strict", *OF_ENGINE), "without --gpu or --budget", {}, "add --gpu NAME")
     model, question = _question(settings)
-    memory = memory_of(model, **question, depth=settings.get("depth"))
-    memory.over_time = bool(settings.get("timeline"))
-    return memory
+    return _shown(settings, memory_of(model, **question, depth=settings.get("depth")))
+
+
+def _shown(settings: Settings, found: Memory) -> Memory:
+    """Return the memory as it is to be told."""
+    found.over_time = bool(settings.get("timeline"))
+    if found.judge is not None:
+        in_a_line = settings.get("budget") or settings.get("quiet")  # nobody is shown what else would fit
+        found.judge.in_a_line = bool(in_a_line) and not found.over_time
+        found.judge.strict = bool(settings.get("strict"))
+    return found
 
 
 def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     """Return the model and the question of ``_question`` with the budget, in the words of :func:`~tfcalc.fits`."""
+    budget = _budget(settings)
+    if settings.get("budget") or not settings.get("serve"):
+        settings.refuse(OF_ENGINE, "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
+    model, question = _question(settings)
+    return model, {
+        **question,
+        **budget,
+        UTILIZATION.name: settings.get(UTILIZATION.name),
+        "engine": settings.get("engine", ""),
+        "profile": _profile(settings),
+    }
+
+
+def _budget(settings: Settings) -> dict[str, Any]:
+    """The memory that there is, and the margin of it, in the words of :func:`~tfcalc.fits`."""
     from tfcalc.search.gpus import of_card
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
     settings.refuse(("depth",), "with --budget or --gpu", {})
-    if settings.get("budget") or not settings.get("serve"):
-        settings.refuse(OF_ENGINE, "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
-    budget = settings.get("budget") or of_card(settings.get("gpu"))
-    model, question = _question(settings, getattr(budget, "gpus", 1))
     margin = settings.get("margin")
-    return model, {
-        **question,
-        "budget": budget,
-        UTILIZATION.name: settings.get(UTILIZATION.name),
-        "engine": settings.get("engine", ""),
-        "profile": _profile(settings),
+    return {
+        "budget": settings.get("budget") or of_card(settings.get("gpu")),
         **({} if margin is None else {"margin": margin}),
     }
 
@@ -168,11 +180,8 @@ def _asked(settings: Settings) -> tuple[Model, Plans]:
     return model, memory_plans(settings, model, workload)
 
 
-def _question(settings: Settings, gpus: int = 1) -> tuple[Model, dict[str, Any]]:
-    """The model, and what is asked of it, in the words of :func:`~tfcalc.memory`; ``gpus`` are those of the budget."""
-    if _laid_out(settings):
-        return _of_layout(settings, gpus)
-    settings.refuse(LAID_OUT, "with --serve", {})
+def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
+    """The model, and what is asked of it, in the words of :func:`~tfcalc.memory`."""
     model, asked = _asked(settings)
     return model, {
         "workload": asked.workload,
@@ -192,26 +201,34 @@ def _laid_out(settings: Settings) -> bool:
     return shares_experts or any(name in settings.given for name in LAID_OUT)
 
 
-def _of_layout(settings: Settings, gpus: int) -> tuple[Model, dict[str, Any]]:
-    """The model, and a GPU of a layout of it; options that have no effect on it are refused."""
+def _of_layout(settings: Settings) -> Memory:
+    """The memory of a GPU of a layout; options that have no effect on it are refused."""
+    from tfcalc.answers.layout_verdict import memory_of_layout
     from tfcalc.cli.commands.ranks import OF_RUN, OF_TRAINING, asked
 
+    where = "on a GPU of a layout"
     stack = settings.get(OF_STACK.name, OF_MEGATRON)
     if settings.get("backend") == stack == OF_MEGATRON:
         del settings.given["backend"]
-    where = "on a GPU of a layout"
     others = (one.name for one in TRAINING if one.name not in OF_TRAINING)
     settings.refuse(others, where, {"layout": "add --stack fsdp"})
     of_serving = (one.name for one in SERVING if one.name not in (*IN_BOTH, *SHARED_AXES))
     settings.refuse(of_serving, "without --serve", {}, "add --serve")
     settings.refuse((one.name for one in OF_PLANS if one.name not in (*OF_RUN, *SHORT_OR_SAID)), where, {})
     settings.refuse(("weights", "dtype"), "with --train", {}, "give --precision")
+    settings.refuse(OF_ENGINE, "but in serving on a card", {})
     settings.refuse(("timeline",), where, {}, "leave it out; --json has the peak of the fullest stage")
+    room: dict[str, Any] = {}
+    if settings.choose("budget", "gpu"):
+        room = _budget(settings)
+    else:
+        settings.refuse(("margin", "strict"), "without --gpu or --budget", {}, "add --gpu NAME")
     model = settings.model()
+    gpus = getattr(room.get("budget"), "gpus", 1)
     at, plan = asked(settings, None if gpus == 1 else gpus)
     run = settings.workload(model).replaced(phase="train")
-    question = {"workload": run, "conventions": settings.conventions(), "training": plan, "layout": at, "stack": stack}
-    return model, question
+    by, depth = settings.conventions(), settings.get("depth")
+    return memory_of_layout(model, at, run, plan, by, stack=stack, depth=depth, **room)
 
 
 SHORT_OR_SAID = ("phase", "train", "gradient_checkpointing")
@@ -237,7 +254,7 @@ COMMAND = Command(
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
-        "tfcalc memory mixtral-8x7b --stack megatron --ep 8 --gpus 64 --seq 4k --checkpointing full --gpu h100",
+        "tfcalc memory mixtral-8x7b --train --ep 8 --gpus 64 --seq 4k --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory --d-model 512 --layers 6",

@@ -44,7 +44,7 @@ PARALLEL = (
     Option(
         "data_parallel",
         ("--dp", "--data-parallel"),
-        "GPUs with the same weights [default: 1]",
+        "GPUs with the same weights [default: as few as --ep takes]",
         number=True,
         group="gpus",
         front=True,
@@ -69,7 +69,7 @@ def answer(settings: Settings) -> Answered:
 
 
 def asked(settings: Settings, gpus: int | None = None) -> tuple[Layout, Training]:
-    """Return the layout that was asked for, over so many ``gpus`` if none are, and what else a plan says."""
+    """Return the layout that was asked for, over ``gpus`` if no number is typed, and what else a plan says."""
     plan = settings.fill(Training())
     if plan.gpus is None and "data_parallel" not in settings.given:
         plan = plan.replaced(gpus=gpus)
@@ -85,7 +85,6 @@ def _layout(settings: Settings, plan: Training) -> Layout:
         pp=plan.pipeline_parallel,
         vpp=plan.virtual_pipeline,
         cp=plan.context_parallel,
-        dp=settings.get("data_parallel", 1),
         ep=settings.get("expert_parallel", 1),
         etp=settings.get("expert_tensor_parallel"),
         first_layers=settings.get("first_layers"),
@@ -95,6 +94,7 @@ def _layout(settings: Settings, plan: Training) -> Layout:
         shares_latents=settings.get("shares_latents", False),
         replicas=settings.get("replicas", 1),
     )
+    at = at._replace(dp=settings.get("data_parallel", at.least_copies))
     if plan.gpus is None:
         return at
     if "data_parallel" in settings.given:
