@@ -47,6 +47,21 @@ def test_a_gpu_of_fsdp_has_shards_in_fp32(tfcalc: Program) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "params"), [("gemma-2-9b", 9_241_705_984), ("gpt-oss-20b", 20_914_757_184), ("falcon-7b", 6_921_720_704)]
+)
+def test_a_model_without_rules_is_whole_on_each_gpu(tfcalc: Program, name: str, params: int) -> None:
+    """Of two norms around a sub-layer, of sinks and of parallel layers nobody says how they are split; data are not.
+
+    Parameters as Hugging Face counts them in the checkpoints (safetensors; of gpt-oss-20b those of its class).
+    """
+    (stage,) = asked(tfcalc, name, "--stack", "fsdp", "--dp", "4", "--seq", "512")["stages"]
+    assert (stage["params"], stage["stored_params"]) == (params, params // 4)
+    refused = tfcalc("ranks", name, "--stack", "fsdp", "--tp", "2")
+    assert refused.returncode == 2
+    assert "no rule splits" in refused.stderr
+
+
 def test_shards_of_fsdp_are_rows_of_each_tensor(tfcalc: Program) -> None:
     """On 3 GPUs the first two have ⌈n / 3⌉ rows of each tensor, the last one the rest (torch.chunk)."""
     shapes = [(4096, 4096)] * 2 + [(1024, 4096)] * 2 + [(14336, 4096)] * 2 + [(4096, 14336)] + [(4096, 1)] * 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.placed.layout import ends_of
 from tfcalc.search.possible import are_uneven, uneven_chunks
 from tfcalc.timing.rates import MEGATRON, OF_2022
+from tfcalc.timing.stacks import KNOWN
 from tfcalc.training.precisions import OF_MEGATRON
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     """
     question = case.question
     yield _command("plan", question, {**_machine(question), **_axes(case, at), **_how(case, at)})
-    known = question.stack != OF_2022 and not case.possible.unruled
+    known = question.stack != OF_2022 and (not case.possible.unruled or _is_whole(case, at))
     known = known and (at.cp == 1 or case.possible.split(cp=2) is None)
     by_ranks = known and not are_uneven(case.work.depth, int(at.pp), int(at.vpp))
     if by_ranks:
@@ -38,6 +39,12 @@ def commands_of(case: PlanCase, at: Layouts) -> Iterator[str]:
     elif by_ranks:
         card = question.card.name.lower()
         yield _command("memory", question, {**_of_ranks(case, at), "--stack": question.stack, "--gpu": card})
+
+
+def _is_whole(case: PlanCase, at: Layouts) -> bool:
+    """Return whether each GPU has the whole model, with the tables that it has of itself."""
+    alone = at.tp * at.pp * at.cp * at.ep * at.etp == 1
+    return alone and case.work.vocabulary % KNOWN[case.question.stack].rows == 0
 
 
 def _of_tape(case: PlanCase, at: Layouts) -> Options:

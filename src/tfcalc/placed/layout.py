@@ -89,6 +89,11 @@ class Layout(NamedTuple):
         return known(self.tp) == 1
 
     @property
+    def splits_nothing(self) -> bool:
+        """Return whether each GPU has the whole model and whole sequences."""
+        return all(known(each) == 1 for each in (self.tp, self.pp, self.cp, self.ep, self.of_an_expert))
+
+    @property
     def of_an_expert(self) -> Num:
         """Number of GPUs that share each expert."""
         return self.tp if self.etp is None else self.etp

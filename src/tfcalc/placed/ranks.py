@@ -14,6 +14,7 @@ from tfcalc.core.recomputation import check_modules, modules_in, recomputing
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.named_tuple import NamedTuple
+from tfcalc.nn.basic import Embedding
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module, counted
@@ -31,6 +32,10 @@ AT_THE_ENDS = (*TABLES, "output")
 """Kinds of what is divided by rows, or read before the tokens are shared out."""
 ALIGNED, EVENLY = 64, 128
 """Where each parameter begins in the buffer of a distributed optimizer, and what the buffer's length divides by."""
+
+
+ALONE = {"tp": 1, "sequence_parallel": False, "ep": 1, "etp": None}
+"""Degrees of a stage that one GPU has."""
 
 
 class Rank(NamedTuple):
@@ -111,15 +116,29 @@ class Ranks:
         return [self._rank(self.layout._replace(stage=stage)) for stage in stages]
 
     def _rank(self, at: Layout) -> Rank:
-        module = on_device(self.model, at)
+        module = self._piece(at)
         share = self.run.replaced(seq_len=at.share_of_sequence(self.run.seq_len))
-        alone = on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
+        alone = module if at.splits_nothing else on_device(self.model, at._replace(**ALONE))
         tree = counted(module, share)
         if modules := self.run.named_modules:
             known = modules_in(counted(self.model, self.run))
             check_modules(modules, known, "this model")
         tree = recomputing(tree, self.run.recompute, self.run.every, early_stop=self.run.early_stop, modules=modules)
         return Rank(at, tree, module, alone)
+
+    def _piece(self, at: Layout) -> Module:
+        """Return the model's piece on a GPU: all of it where no GPUs share one, whether there are rules or not."""
+        try:
+            return on_device(self.model, at)
+        except InvalidModel:
+            if not at.splits_nothing or any(value_of(each.rows) % at.rows for each in self._tables):
+                raise
+            return self.model
+
+    @property
+    def _tables(self) -> Iterator[Embedding]:
+        """Tables of tokens, whose rows are filled up."""
+        return (each for each in self.model.all_of() if isinstance(each, Embedding))
 
     def _check(self) -> None:
         at = self.layout
