@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.fit import VerdictKeys, name_of
 from tfcalc.report.declared import When, integer, number, text
-from tfcalc.report.opening import found, given
+from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Cell, InUnit, of
 from tfcalc.units import rounded
 
@@ -44,7 +44,10 @@ class RunKeys(VerdictKeys):
     )
     step_seconds = number("seconds of a step", lambda one: one.seconds_of_step, ESTIMATED, when=TIMED)
     tokens_per_second = number(
-        "tokens per second of all GPUs", lambda one: one.tokens_of_step / one.seconds_of_step, ESTIMATED, when=TIMED
+        "tokens per second of all GPUs",
+        lambda one: one.tokens_of_step / one.seconds_of_step,
+        ratio(".tokens_per_step", over=(".step_seconds",)),
+        when=TIMED,
     )
     mfu = number(
         "model FLOPs utilisation: all pairs of attention, or those of --attention, nothing recomputed",
@@ -52,16 +55,31 @@ class RunKeys(VerdictKeys):
         found("model FLOPs of a step over the peak of all GPUs and its seconds, as flops --mfu counts them"),
         when=UTILISED,
     )
-    hours = number("hours of the run", lambda one: one.duration, ESTIMATED, when=TIMED)
-    gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ESTIMATED, when=TIMED)
+    hours = number(
+        "hours of the run",
+        lambda one: one.duration,
+        ratio("training_tokens", over=(".tokens_per_second", Constant(3600, "seconds of an hour"))),
+        when=TIMED,
+    )
+    gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ratio(".hours", ".gpus"), when=TIMED)
     step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
     step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
-    hours_low = number("lower end of the hours", lambda one: one.hours_low, ESTIMATED, when=BANDED)
-    hours_high = number("upper end of the hours", lambda one: one.hours_high, ESTIMATED, when=BANDED)
+    hours_low = number(
+        "lower end of the hours",
+        lambda one: one.hours_low,
+        ratio(".hours", ".step_seconds_low", over=(".step_seconds",)),
+        when=BANDED,
+    )
+    hours_high = number(
+        "upper end of the hours",
+        lambda one: one.hours_high,
+        ratio(".hours", ".step_seconds_high", over=(".step_seconds",)),
+        when=BANDED,
+    )
     cost = number(
         "US dollars of the run",
         lambda one: one.hours(one.seconds_of_step) * one.gpus * one.price.typical,
-        ESTIMATED,
+        ratio(".gpu_hours", ".price_per_gpu_hour"),
         when=PRICED,
     )
     price_per_gpu_hour = number(
