@@ -82,6 +82,11 @@ class Model(Sized, Protocol):
         """Return the model as a module that runs."""
         ...
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Warnings about sizes that nobody gave."""
+        ...
+
     def remarks(self, workload: Workload) -> tuple[str, ...]:
         """Return notes on the model on this workload, a sentence each."""
         ...

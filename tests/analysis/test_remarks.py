@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,40 @@ from tfcalc.answers.utilisation import Machines, utilisation
 def test_a_switch_without_effect_is_refused_by_its_name(flag: str, switch: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"^{flag} has no effect on the FLOPs of gpt2"):
         flops(load("gpt2"), Workload(**switch))
+
+
+OF_A_SMALL_LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "vocab_size": 32000,
+}
+OF_EACH = (
+    "params",
+    "flops",
+    "memory --train",
+    "memory --serve --gpu h100",
+    "overview",
+    "fit --gpu rtx-4090 --train",
+    "train --tokens 1M --gpu h100",
+    "serve --gpu h100",
+)
+
+
+@pytest.mark.parametrize("command", OF_EACH)
+def test_a_size_that_a_config_lacks_is_told(tfcalc: Program, tmp_path: Path, command: str) -> None:
+    """transformers' LlamaConfig has 32 layers and 4,096 hidden numbers where a config says nothing."""
+    name, *words = command.split()
+    path = tmp_path / "config.json"
+    for missing, default in {"num_hidden_layers": "32", "hidden_size": "4,096"}.items():
+        path.write_text(json.dumps({key: size for key, size in OF_A_SMALL_LLAMA.items() if key != missing}))
+        told = " ".join(tfcalc(name, str(path), *words).stdout.split())
+        assert f"Not in the config: {missing} ({default} is taken)" in told
+    path.write_text(json.dumps(OF_A_SMALL_LLAMA))
+    assert "Not in the config" not in tfcalc(name, str(path), *words).stdout
 
 
 def test_an_expensive_default_is_said() -> None:

@@ -167,6 +167,35 @@ def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
     assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
 
 
+def test_a_change_goes_along_to_another_question(opened: Opened) -> None:
+    """A length that is typed, and another tab clicked at once: it was lost before."""
+    opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")
+    before = opened.answers
+    opened.page.fill("#c-seq_len", "512")
+    opened.page.click("#tabs >> text=FLOPs")
+    opened.wait(before)
+    opened.page.wait_for_function("document.getElementById('line').value.startsWith('tfcalc flops')")
+    assert "--seq 512" in opened.page.input_value("#line")
+
+
+def test_the_way_back_from_a_derivation_leads_to_its_answer(opened: Opened) -> None:
+    """Two numbers are opened, and closed one after the other; the head of the panel is in view."""
+    opened.ask("memory/gpt2?train&seq=256")
+    answer = opened.page.input_value("#line")
+    opened.page.click("#shown a.opens >> nth=0")
+    opened.page.wait_for_selector("#origin:not([hidden]) #opened a.opens")
+    opened.page.click("#opened a.opens >> nth=0")
+    opened.page.wait_for_selector("#trail a >> nth=1")
+    assert opened.page.evaluate("document.getElementById('origin').scrollTop") == 0
+    opened.page.go_back()
+    opened.page.wait_for_selector("#trail a >> nth=1", state="detached")
+    assert opened.page.is_visible("#origin")
+    opened.page.go_back()
+    opened.page.wait_for_selector("#origin", state="hidden")
+    assert opened.page.input_value("#line") == answer
+    assert opened.page.evaluate("location.hash") == "#memory/gpt2?train&seq=256"
+
+
 def test_numbers_are_there_before_the_verdict(opened: Opened) -> None:
     """What a slider changes is shown at once, and the verdict after it; nothing that was shown changes."""
     opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")

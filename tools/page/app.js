@@ -49,9 +49,9 @@ let busy = false;
 let idle = 0;
 const changes = new Map(); // what has been changed since the answer on the screen was asked for, in order
 
-async function ask(name, args, { push = true } = {}) {
+async function ask(name, args, { push = true, tab = null } = {}) {
   if (name !== "changed") changes.clear();
-  next = { name, args, push };
+  next = { name, args, push, tab };
   if (busy) return;
   busy = true;
   clearTimeout(idle);
@@ -63,7 +63,10 @@ async function ask(name, args, { push = true } = {}) {
       const now = next;
       next = null;
       const sent = now.name === "changed" ? [...changes] : [];
-      if (now.name === "changed" && !sent.length) continue;
+      if (now.name === "changed" && !sent.length) {
+        if (now.tab !== null) next = inTab(now.tab);
+        continue;
+      }
       if (now.name === "changed") now.args = [JSON.stringify(shown.words), ...sent.flat()];
       const sight = await call("first", now.name, ...now.args);
       if (next) continue;
@@ -71,6 +74,10 @@ async function ask(name, args, { push = true } = {}) {
       const seen = JSON.parse(sight.found);
       show(seen, now, sight.took);
       const refused = !seen.html && !seen.text;
+      if (now.tab !== null && !refused) {
+        next = inTab(now.tab);
+        continue;
+      }
       if (!refused) begun = seen.waits ? now : null;
       if (!begun) continue;
       await new Promise((resolve) => setTimeout(resolve, MOVED));
@@ -90,6 +97,8 @@ async function ask(name, args, { push = true } = {}) {
     at("shown").setAttribute("aria-busy", "false");
   }
 }
+
+const inTab = (place) => ({ name: "ask", args: [shown.tabs[place].link], push: true, tab: null });
 
 function tell(text, bad) {
   at("told").textContent = text;
@@ -202,7 +211,12 @@ document.addEventListener("focusin", ({ target }) => target.list && target.selec
 at("question").addEventListener("submit", (event) => event.preventDefault());
 at("model").addEventListener("change", ({ target }) => target.value && change("model", target.value));
 at("line").addEventListener("keydown", (event) => event.key === "Enter" && ask("typed", [event.target.value]));
-addEventListener("popstate", () => ask("ask", [location.hash.slice(1) || FIRST], { push: false })); // back, or typed
+addEventListener("popstate", ({ state }) => {
+  const question = location.hash.slice(1) || FIRST; // back, or typed
+  if (question !== shown?.link) ask("ask", [question], { push: false });
+  else if (state?.trail) back(state.trail - 1);
+  else if (!at("origin").hidden) close();
+});
 
 // --- a config that is pasted, chosen or dropped
 
@@ -230,8 +244,10 @@ document.addEventListener("click", (event) => {
   if (link.classList.contains("skip")) return;
   event.preventDefault();
   const question = link.getAttribute("href").slice(1);
+  const tab = [...at("tabs").children].indexOf(link);
   if (link.closest("#trail")) back(Number(link.dataset.place));
   else if (link.classList.contains("opens")) open(question, link.closest("#opened") ? trail : []);
+  else if (tab >= 0 && shown?.words && changes.size) ask("changed", [], { tab }); // with what has just been typed
   else ask("ask", [question]);
 });
 
@@ -240,6 +256,7 @@ async function open(question, before) {
   const { found } = await call("ask", question);
   const answer = JSON.parse(found);
   trail = [...before, { question, answer, from: before.length ? null : document.activeElement }];
+  history.pushState({ trail: trail.length }, ""); // the way back leads one step up, and not to another answer
   draw();
 }
 
@@ -259,10 +276,12 @@ function draw() {
       return link;
     }),
   );
-  at("opened").focus();
+  at("opened").focus({ preventScroll: true });
+  at("origin").scrollTop = 0;
 }
 
 function back(place) {
+  if (place >= trail.length) return; // a step ahead of what is open
   trail = trail.slice(0, place + 1);
   draw();
 }

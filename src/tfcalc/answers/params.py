@@ -240,6 +240,7 @@ class Params(CountOfParams, in_order=True):
             yield f"Frozen: {frozen:,}, stored as parameters but not trained"
         if self.buffer_elements:
             yield f"Buffers: {self.buffer_elements:,} more numbers, stored but not parameters"
+        yield from self.question.model.left_out
         if sharing := self._sharing:
             yield sharing[0] if len(sharing) == 1 else f"{sharing[0]}; {len(sharing) - 1} more: --assumptions"
 

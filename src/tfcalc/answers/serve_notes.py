@@ -41,6 +41,7 @@ LOGGED_LESS = "of DeepSeek-V4-Flash vLLM 0.25 logged half as much"
 def notes(answer: ServeAnswer) -> Iterator[str]:
     """Yield what is told below the table."""
     case, q = answer.case, answer.question
+    yield from q.model.left_out
     if not answer.holds:
         yield from _told_of_length(q)
         if not q.fewest and q.load.apart is None and answer.holding and answer.holding.gpus > q.sharing.gpus + 1:

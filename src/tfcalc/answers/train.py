@@ -407,7 +407,7 @@ class Train(Answer):
             ],
             rows=rows,
             quiet=title,
-            notes=notes,
+            notes=(*notes, *self.question.model.left_out),
             assumes=(),
             not_counted="",
             see_also=(*self._shares(), *self._sooner(), "--assumptions", "--json"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -80,6 +80,8 @@ CONTEXT = (
 )
 """Fields with the longest sequence of a model; the first that a config gives counts."""
 
+MAIN_SIZES = ("d_model", "n_layers", "n_heads", "d_ff", "vocab_size")
+"""Sizes that every config has of its own: whoever leaves one out may have forgotten it."""
 STACKS = ("encoder_layers", "num_encoder_layers", "decoder_layers", "num_decoder_layers")
 """Fields with the layers of each stack, in models with two."""
 
@@ -259,13 +261,28 @@ class HFModel:
         return (self.family.architecture if bare else self.architecture).endswith(WRITING)
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """Warnings about this model on this workload: fewer positions than tokens, or a shorter context."""
+        """Warnings about this model on this workload: sizes that its config lacks, and more tokens than it reads."""
+        return (*self.left_out, *self._of_length(workload))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Warning about main sizes that its config leaves out; none of a published checkpoint."""
+        if self.name:
+            return ()
+        self.module()  # which reads them
+        assumed = self.reading.assumed
+        names = (name for size in MAIN_SIZES for name in SAME_AS[size] if isinstance(assumed.get(name), int))
+        told = ", ".join(f"{name} ({assumed[name]:,} is taken)" for name in names)
+        return (f"Not in the config: {told}",) if told else ()
+
+    def _of_length(self, workload: Workload) -> Iterator[str]:
         positions, longest, length = self.positions, self.longest, workload.target.seen
         if not isinstance(longest, int) or not isinstance(length, int) or length <= longest:
-            return ()
+            return
         if positions is None:
-            return (f"{length:,} tokens exceed the {longest:,} that it was made for; counted as if it read them",)
-        return (f"{length:,} tokens exceed its {positions:,} positions; counted as if it supported them",)
+            yield f"{length:,} tokens exceed the {longest:,} that it was made for; counted as if it read them"
+        else:
+            yield f"{length:,} tokens exceed its {positions:,} positions; counted as if it supported them"
 
     @property
     def positions(self) -> int | None:

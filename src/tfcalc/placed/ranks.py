@@ -34,10 +34,6 @@ ALIGNED, EVENLY = 64, 128
 """Where each parameter begins in the buffer of a distributed optimizer, and what the buffer's length divides by."""
 
 
-ALONE = {"tp": 1, "sequence_parallel": False, "ep": 1, "etp": None}
-"""Degrees of a stage that one GPU has."""
-
-
 class Rank(NamedTuple):
     """A GPU of one stage: its place, the tree of what it stores and does, its module, and the stage on one GPU."""
 
@@ -118,7 +114,11 @@ class Ranks:
     def _rank(self, at: Layout) -> Rank:
         module = self._piece(at)
         share = self.run.replaced(seq_len=at.share_of_sequence(self.run.seq_len))
-        alone = module if at.splits_nothing else on_device(self.model, at._replace(**ALONE))
+        alone = (
+            module
+            if at.splits_nothing
+            else on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
+        )
         tree = counted(module, share)
         if modules := self.run.named_modules:
             known = modules_in(counted(self.model, self.run))

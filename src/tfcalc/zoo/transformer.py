@@ -150,6 +150,11 @@ class Transformer(Described):
         """Assumptions beyond what is stated by the sizes: none."""
         return ()
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Empty: its defaults are those of the paper, which the command line names."""
+        return ()
+
     def remarks(self, workload: Workload) -> tuple[str, ...]:
         """Remark on the pairs that a pattern leaves to be counted; nothing else, for what does not fit is refused."""
         found = self.attention_pattern
