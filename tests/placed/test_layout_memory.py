@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +184,14 @@ def test_a_plan_of_training_says_the_same_as_its_words() -> None:
     """Options of ``Training`` that say how GPUs share a model are those of the layout, not of the plan beside it."""
     whole = library.memory("llama-3-8b", 512, training=Training(zero="1"), layout=Layout(dp=4))
     assert whole.totals["weights_bytes"] == 2 * LLAMA
+
+
+def test_what_a_settings_file_says_of_a_layout_implies_no_training(
+    tfcalc: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be meant for ``plan``; where training is asked for it counts."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tfcalc.toml").write_text('stack = "fsdp"\n')
+    assert asked(tfcalc, "gpt2")["conventions"]["phase"] == "at rest"
+    assert "stack" not in asked(tfcalc, "gpt2", "--serve")
+    assert asked(tfcalc, "gpt2", "--train", "--gpus", "2", "--seq", "64")["stack"] == "fsdp"

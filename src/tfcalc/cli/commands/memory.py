@@ -194,10 +194,10 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
 
 def _laid_out(settings: Settings) -> bool:
     """Return whether a layout of training was asked for that is Megatron-core's, FSDP2's or DeepSpeed's."""
-    if settings.get("serve"):
+    if settings.get("serve") or settings.get("phase") != "train":  # which what is typed of a layout implies
         return False
     experts = settings.given.get("expert_parallel")
-    shares_experts = experts is not None and experts.source == FLAG and settings.get("phase") == "train"
+    shares_experts = experts is not None and experts.source == FLAG
     return shares_experts or any(name in settings.given for name in LAID_OUT)
 
 
