@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.fit import VerdictKeys, name_of
-from tfcalc.report.declared import When, integer, number, text
+from tfcalc.report.declared import Told, When, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Cell, InUnit, of
 from tfcalc.units import rounded
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfcalc.report.declared import Key
 
 ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
+AN_HOUR = Constant(3600, "seconds of an hour")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.seconds_of_step is not None, "step_seconds", mutual=True)
 BANDED = When(lambda one: one.banded, "step_seconds_low", mutual=True)
@@ -58,7 +59,7 @@ class RunKeys(VerdictKeys):
     hours = number(
         "hours of the run",
         lambda one: one.duration,
-        ratio("training_tokens", over=(".tokens_per_second", Constant(3600, "seconds of an hour"))),
+        Told(lambda one: ratio(Constant(one.steps, "steps"), ".step_seconds", over=(AN_HOUR,))),
         when=TIMED,
     )
     gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ratio(".hours", ".gpus"), when=TIMED)
