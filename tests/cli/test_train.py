@@ -57,6 +57,21 @@ def test_hours_follow_from_the_step(quick: Quick) -> None:
     assert run["floor_hours"] < run["hours_low"] < run["hours"] < run["hours_high"]
 
 
+def test_hours_and_money_are_opened_down_to_the_step(quick: Quick) -> None:
+    """100M tokens are 24,414.0625 steps of 4,096; hours are these times a step, money hours at their price."""
+    words = ("llama-3-8b", "--lora", "--tokens", "100M", "--gpu", "h100", "--price", "2", "--json")
+    hours, cost, rate = (
+        json.loads(quick("explain", f"train.run.{key}", *words).stdout)
+        for key in ("hours", "cost", "tokens_per_second")
+    )
+    steps, seconds, of_an_hour = (term["value"] for term in hours["terms"])
+    assert (steps, of_an_hour) == (1e8 / 4096, 3600)
+    assert hours["value"] == pytest.approx(steps * seconds / 3600)
+    assert cost["value"] == pytest.approx(2 * hours["value"])
+    assert rate["value"] == pytest.approx(4096 / seconds)
+    assert [term["path"] for term in cost["terms"]] == ["train.run.gpu_hours", "train.run.price_per_gpu_hour"]
+
+
 def test_the_floor_by_hand(quick: Quick) -> None:
     """GPT-2: 6 FLOPs for each of its 123,653,376 matrix weights and each token (its tables of tokens are the head's, of
     positions add nothing), and 12 n h l for visible pairs, about half of all; a dense peak of 312 TFLOP/s.

@@ -59,7 +59,7 @@ class RunKeys(VerdictKeys):
     hours = number(
         "hours of the run",
         lambda one: one.duration,
-        Told(lambda one: ratio(Constant(one.steps, "steps"), ".step_seconds", over=(AN_HOUR,))),
+        Told(lambda one: ratio(Constant(one.source.steps, "steps"), ".step_seconds", over=(AN_HOUR,))),
         when=TIMED,
     )
     gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ratio(".hours", ".gpus"), when=TIMED)
