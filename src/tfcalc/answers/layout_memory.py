@@ -190,8 +190,9 @@ class LayoutMemory(PeakMemory):
         again = "no gradient checkpointing"
         if self.run.of_flops.recompute != "none":
             again = f"gradient checkpointing {self.run.of_flops.recomputed}"
+        scores = ("attention scores saved",) if self.ranks.by.eager_attention else ()
         return Footer(
-            assumes=(self.ranks.by.title, again),
+            assumes=(self.ranks.by.title, *scores, again),
             not_counted=NOT_COUNTED,
             see_also=("--gpu h100 (does it fit?)", "--json", "--assumptions"),
             assumptions=self._assumed,
@@ -201,7 +202,11 @@ class LayoutMemory(PeakMemory):
     def _assumed(self) -> tuple[str, ...]:
         plan = self.plan
         how = "a step that runs on a tape" if self.there.simulated else "the closed form of plan"
+        scores = (
+            "softmax, dropout's mask and result of all scores are saved: DeepSpeed with Megatron-LM's layers of 2022"
+        )
         return (
+            *((scores,) if self.ranks.by.eager_attention else ()),
             f"peak: states of the parameters that the GPU stores, and what is saved at once, by {how}",
             f"{self.ranks.by.title}, precision {plan.precision}, optimizer {plan.optimizer}, ZeRO {plan.zero}",
             f"not counted: {NOT_COUNTED}",

@@ -14,7 +14,7 @@ from tfcalc.hardware import named
 from tfcalc.search.gpus import MARGIN
 from tfcalc.search.layouts import stages_of_stack
 from tfcalc.search.remedies import Options, of_layout
-from tfcalc.timing.rates import machine_of
+from tfcalc.timing.rates import DEEPSPEED, machine_of
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -39,7 +39,9 @@ class OfLayout(StepCase):
         """The memory of another workload and plan in the same layout. Raises InvalidModel."""
         if (run, plan) not in self._found:
             ranks = self.memory.ranks
-            self._found[run, plan] = layout_memory(self.model, ranks.at, run, plan, self.memory.by, stack=ranks.stack)
+            at = ranks.at._replace(sequence_parallel=ranks.at.sequence_parallel or plan.sequence_parallel)
+            own = plan.replaced(sequence_parallel=False)  # which is of the layout
+            self._found[run, plan] = layout_memory(self.model, at, run, own, self.memory.by, stack=ranks.stack)
         return self._found[run, plan]
 
     @cached_property
@@ -64,7 +66,8 @@ class OfLayout(StepCase):
         ranks = self.memory.ranks
         pipeline = value_of(ranks.at.pp) != 1
         stages = () if value_of(ranks.at.copies) == 1 else stages_of_stack(ranks.stack, pipeline=pipeline)
-        return of_layout(self.run, self.plan, stages)
+        shares_tokens = ranks.at.sequence_parallel or value_of(ranks.at.tp) == 1 or ranks.stack == DEEPSPEED
+        return of_layout(self.run, self.plan, stages, shares_tokens=shares_tokens)
 
     def sizes(self) -> list[GrowingSize]:
         """Return the micro-batch and its length."""

@@ -345,7 +345,7 @@ FSDP = Option(
 OF_STACK = Option(
     "stack",
     ("--stack",),
-    "whose code runs [default: megatron]: megatron, fsdp, deepspeed",
+    "whose code runs: megatron, fsdp, deepspeed [default: megatron]",
     group="training",
     front=True,
 )

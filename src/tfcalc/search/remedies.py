@@ -225,15 +225,17 @@ def _by_pieces(changes: Iterable[Change], plan: Training) -> list[Change]:
     ]
 
 
-def of_layout(run: Workload, plan: Training, stages: Sequence[int]) -> Options:
+def of_layout(run: Workload, plan: Training, stages: Sequence[int], *, shares_tokens: bool) -> Options:
     """Return the changes of a training step that leave its layout as it is; ``run`` and ``plan`` are resolved.
 
-    ``stages`` of ZeRO are those that could be taken.
+    ``stages`` of ZeRO are those that could be taken; GPUs of tensor parallelism may share the tokens already.
     """
     further = (str(stage) for stage in stages if stage > int(plan.zero))
     again = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
+    tokens = Change("sequence parallelism", {"sequence_parallel": True})
     return Options(
         {
+            "tokens": (NOTHING, [] if shares_tokens else [tokens]),
             "sharing": (NOTHING, [Change(f"ZeRO-{stage}", {"zero": stage}) for stage in further]),
             "checkpointing": (COMPUTE, [] if run.of_flops.recompute == "full" else [again]),
             "batch": (COMPUTE, list(_smaller_batches(run, plan))),

@@ -211,10 +211,11 @@ def _of_layout(settings: Settings) -> Memory:
     if settings.get("backend") == stack == OF_MEGATRON:
         del settings.given["backend"]
     others = (one.name for one in TRAINING if one.name not in OF_TRAINING)
-    settings.refuse(others, where, {"layout": "add --stack fsdp"})
+    settings.refuse(others, where, {"layout": "leave it out, and take --stack fsdp"})
     of_serving = (one.name for one in SERVING if one.name not in (*IN_BOTH, *SHARED_AXES))
     settings.refuse(of_serving, "without --serve", {}, "add --serve")
-    settings.refuse((one.name for one in OF_PLANS if one.name not in (*OF_RUN, *SHORT_OR_SAID)), where, {})
+    own = {*OF_RUN, *SHORT_OR_SAID} - {"attention"}  # which moves FLOPs alone
+    settings.refuse((one.name for one in OF_PLANS if one.name not in own), where, {})
     settings.refuse(("weights", "dtype"), "with --train", {}, "give --precision")
     settings.refuse(OF_ENGINE, "but in serving on a card", {})
     settings.refuse(("timeline",), where, {}, "leave it out; --json has the peak of the fullest stage")
@@ -254,7 +255,7 @@ COMMAND = Command(
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
-        "tfcalc memory mixtral-8x7b --train --ep 8 --gpus 64 --seq 4k --gpu h100",
+        "tfcalc memory mixtral-8x7b --train --ep 8 --gpus 64 --seq 2k --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory --d-model 512 --layers 6",

@@ -48,7 +48,7 @@ INSTEAD = {
 """What to give of serving instead; anything else of a workload is left out."""
 IN_TRAINING = {
     "expert_parallel": "memory, ranks and plan share experts out in training: tfcalc memory MODEL --train --ep 8",
-    "data_parallel": "of training type --gpus N, all of them together",
+    "data_parallel": "of training type --gpus N, all of them together, or say whose code runs: --stack fsdp",
 }
 """What to type of training in the place of what is serving's here."""
 BY_OF = {of: f"add --of {of}, or leave it out" for of in ("flops", "memory", "trainable")}
