@@ -119,7 +119,7 @@ def test_moments_in_16_bits(states: str, zero: int) -> None:
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "falcon-7b", "gemma-2-9b", "t5-base"])
 def test_models_without_rules_are_told(name: str) -> None:
-    """``ranks`` refuses to split them; a plan says so among what it assumed, and beside its table of layouts that split them."""
+    """``ranks`` refuses to; a plan says so among what it assumed, and beside its table of layouts that split them."""
     model = tfcalc.load(name)
     case = PlanCase(PlanQuestion(model, named("h100")[0], 8, 64, 1024, Axes()))
     with pytest.raises(InvalidModel) as refused:
