@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +181,19 @@ def test_rows_of_a_plan_are_opened_by_what_they_print(tfcalc: Program, name: str
         assert by_memory.get("status", row["status"]) == row["status"]
 
 
-def test_a_plan_of_training_says_the_same_as_its_words() -> None:
-    """Options of ``Training`` that say how GPUs share a model are those of the layout, not of the plan beside it."""
-    whole = library.memory("llama-3-8b", 512, training=Training(zero="1"), layout=Layout(dp=4))
-    assert whole.totals["weights_bytes"] == 2 * LLAMA
+@pytest.mark.parametrize(
+    ("plan", "more", "said"),
+    [
+        (Training(lora=8), {}, "--lora 8 has no effect on a GPU of a layout"),
+        (Training(gpus=8), {}, "--gpus 8 has no effect on a GPU of a layout"),
+        (Training(), {"weights": "nf4"}, "weights='nf4' has no effect on a GPU of a layout"),
+        (Training(), {"serve": True}, "training and serving cannot be combined"),
+    ],
+)
+def test_a_function_drops_nothing(plan: Training, more: dict[str, Any], said: str) -> None:
+    """Adapters, or a number of GPUs beside the layout's, would be another question."""
+    with pytest.raises(library.UsageError, match=re.escape(said)):
+        library.memory("llama-3-8b", 512, training=plan, layout=Layout(dp=4), **more)
 
 
 def test_what_a_settings_file_says_of_a_layout_implies_no_training(

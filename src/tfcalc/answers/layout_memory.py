@@ -17,7 +17,7 @@ from tfcalc.answers.memory_base import (
     of_training,
     training_summary,
 )
-from tfcalc.answers.ranks import LayoutKeys, RanksAnswer, ReservedKeys, StageMemory, ranks
+from tfcalc.answers.ranks import LayoutKeys, RanksAnswer, ReservedKeys, StageMemory
 from tfcalc.answers.training_memory import CONTEXT as CUDA_CONTEXT
 from tfcalc.answers.training_memory import FRAGMENTS, JSON_PHASE, PHASES, TrainingMemory, in_full
 from tfcalc.core.component import Component, Cost, Held
@@ -35,8 +35,6 @@ from tfcalc.units import short_bytes
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
     from tfcalc.answers.ranks import RankOfStage
-    from tfcalc.model import Model
-    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Training
     from tfcalc.search.gpus import Simulated
     from tfcalc.workload import Conventions, Workload
@@ -234,20 +232,3 @@ class LayoutMemory(PeakMemory):
 def _peak(stage: RankOfStage) -> int:
     assert stage.memory is not None
     return stage.memory.peak.bytes
-
-
-def layout_memory(
-    model: Model,
-    layout: Layout | None,
-    run: Workload,
-    plan: Training | None,
-    by: Conventions,
-    *,
-    stack: str = "",
-    depth: int | None = None,
-) -> LayoutMemory:
-    """Return the memory of a GPU of a layout; without one GPU has all, without a ``stack`` it is Megatron-core's.
-
-    Raises InvalidModel as :func:`tfcalc.ranks`, and where nobody knows what is saved for backward.
-    """
-    return LayoutMemory(ranks(model, layout, run, plan, stack=stack or MEGATRON), by, depth)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.layout_memory import LayoutMemory, layout_memory
+from tfcalc.answers.layout_memory import LayoutMemory
+from tfcalc.answers.ranks import ranks
 from tfcalc.answers.verdict import Fit, StepCase, capacity, check_margin, plan_command
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
@@ -17,8 +18,7 @@ from tfcalc.search.remedies import Options, of_layout
 from tfcalc.timing.rates import DEEPSPEED, machine_of
 
 if TYPE_CHECKING:
-    from tfcalc.model import Model
-    from tfcalc.placed.layout import Layout
+    from tfcalc.answers.ranks import RanksAnswer
     from tfcalc.plans import Training
     from tfcalc.search.gpus import Capacity, Simulated
     from tfcalc.search.largest import GrowingSize
@@ -38,10 +38,11 @@ class OfLayout(StepCase):
     def _with(self, run: Workload, plan: Training) -> LayoutMemory:
         """The memory of another workload and plan in the same layout. Raises InvalidModel."""
         if (run, plan) not in self._found:
-            ranks = self.memory.ranks
-            at = ranks.at._replace(sequence_parallel=ranks.at.sequence_parallel or plan.sequence_parallel)
+            asked = self.memory.ranks
+            at = asked.at._replace(sequence_parallel=asked.at.sequence_parallel or plan.sequence_parallel)
             own = plan.replaced(sequence_parallel=False)  # which is of the layout
-            self._found[run, plan] = layout_memory(self.model, at, run, own, self.memory.by, stack=ranks.stack)
+            found = ranks(self.model, at, run, own, stack=asked.stack)
+            self._found[run, plan] = LayoutMemory(found, self.memory.by)
         return self._found[run, plan]
 
     @cached_property
@@ -63,10 +64,9 @@ class OfLayout(StepCase):
 
     def ways(self) -> Options:
         """Return the changes that leave the layout as it is."""
-        ranks = self.memory.ranks
-        pipeline = value_of(ranks.at.pp) != 1
-        stages = () if value_of(ranks.at.copies) == 1 else stages_of_stack(ranks.stack, pipeline=pipeline)
-        shares_tokens = ranks.at.sequence_parallel or value_of(ranks.at.tp) == 1 or ranks.stack == DEEPSPEED
+        at, stack = self.memory.ranks.at, self.memory.ranks.stack
+        stages = () if value_of(at.copies) == 1 else stages_of_stack(stack, pipeline=value_of(at.pp) != 1)
+        shares_tokens = at.sequence_parallel or value_of(at.tp) == 1 or stack == DEEPSPEED
         return of_layout(self.run, self.plan, stages, shares_tokens=shares_tokens)
 
     def sizes(self) -> list[GrowingSize]:
@@ -85,27 +85,22 @@ class OfLayout(StepCase):
 
 
 def memory_of_layout(
-    model: Model,
-    layout: Layout | None,
-    run: Workload,
-    plan: Training | None,
+    asked: RanksAnswer,
     by: Conventions,
     *,
-    stack: str = "",
     depth: int | None = None,
     budget: Capacity | str | int | None = None,
     margin: int = MARGIN,
 ) -> LayoutMemory:
     """Return the memory of a GPU of a layout, with a verdict where there is a ``budget``, of one GPU or of all of them.
 
-    Raises InvalidModel as :func:`tfcalc.ranks`, and where nobody knows what is saved for backward; UsageError as
-    :func:`tfcalc.fits`.
+    Raises InvalidModel where nobody knows what is saved for backward; UsageError as :func:`tfcalc.fits`.
     """
-    found = layout_memory(model, layout, run, plan, by, stack=stack, depth=depth)
+    found = LayoutMemory(asked, by, depth)
     if budget is None:
         return found
     check_margin(margin)
-    there, gpus = capacity(budget, None), value_of(found.ranks.at.gpus)
+    there, gpus = capacity(budget, None), value_of(asked.at.gpus)
     if there.gpus not in (1, gpus):
         raise UsageError(f"a layout of {gpus:,} GPUs contradicts {there.gpus}x{there.card}", "leave one of them out")
     case = OfLayout(found, there)

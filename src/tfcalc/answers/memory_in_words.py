@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.answers.in_words import InWords, in_words
 from tfcalc.answers.layout_verdict import memory_of_layout
 from tfcalc.answers.memory import memory_of
+from tfcalc.answers.ranks import ranks
 from tfcalc.answers.verdict import Fit, capacity, memory_within
 from tfcalc.errors import UsageError
 from tfcalc.model import own_run
 from tfcalc.search.gpus import MARGIN
+from tfcalc.timing.rates import MEGATRON
 from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def memory(
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
     if layout is not None or stack:
+        _refuse(weights=weights)
         room = None if gpu is None else capacity(None, gpu)
         return _laid_out(asked, conventions, layout, stack, depth=depth, budget=room)
     if gpu is None:
@@ -141,6 +144,7 @@ def fits(
     asked = in_words(model, workload, training, serving, words)
     plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
     if layout is not None or stack:
+        _refuse(weights=weights, utilization=utilization, engine=engine, profile=profile)
         told = _laid_out(asked, conventions, layout, stack, budget=capacity(budget, gpu), margin=margin)
         assert isinstance(told.judge, Fit)
         return told.judge
@@ -158,4 +162,12 @@ def _laid_out(asked: InWords, by: Conventions | None, layout: Layout | None, sta
     if asked.serving is not None:
         raise UsageError("a layout of training has no effect on serving", "give training=…, or leave it out")
     run = own_run(asked.model, asked.workload)
-    return memory_of_layout(asked.model, layout, run, asked.training, by or Conventions(), stack=stack, **more)
+    found = ranks(asked.model, layout, run, asked.training, stack=stack or MEGATRON)
+    return memory_of_layout(found, by or Conventions(), **more)
+
+
+def _refuse(**words: object) -> None:
+    """Raise UsageError for a keyword that a layout of training has no use for."""
+    for word, value in words.items():
+        if value:
+            raise UsageError(f"{word}={value!r} has no effect on a GPU of a layout", "leave it out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from tfcalc.analysis.common import check_arguments, check_plans, model_of
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.core.measure import flops_of
 from tfcalc.core.traced import value_of
-from tfcalc.errors import InvalidModel, one_of
+from tfcalc.dimensions import facet
+from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.model import asked_run
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.nn.model import ModelWithHead
@@ -546,6 +548,7 @@ def ranks(
     at, plan = layout or Layout(), training or Training()
     check_arguments(model, workload, None)
     check_plans(plan, None)
+    _refuse_idle(plan)
     run = asked_run(model, workload).replaced(phase="train")
     model.check(run)
     check_8_bits(plan, megatron=True)
@@ -566,6 +569,21 @@ def ranks(
     answer = RanksAnswer(model, at, run, plan, chosen, by)
     assert answer.ranks  # what cannot be shared is refused now
     return answer
+
+
+TAKEN = ("precision", "optimizer", "zero", "grad_accum")
+"""Fields of a plan of training that a layout goes with; of all others it has its own, or they are not known of it."""
+
+
+def _refuse_idle(plan: Training) -> None:
+    """Raise UsageError for a field of the plan that says nothing of a GPU of a layout."""
+    for item in fields(Training):
+        value, known = getattr(plan, item.name), facet(item)
+        if item.name not in TAKEN and value != getattr(Training(), item.name):
+            said = known.flags[0].split("/")[0] if known is not None and known.flags else item.name
+            raise UsageError(
+                f"{said} {value} has no effect on a GPU of a layout", "leave it out, or say it of the layout"
+            )
 
 
 def _of_stack(at: Layout, plan: Training, by: TrainingStack) -> tuple[Layout, Training]:

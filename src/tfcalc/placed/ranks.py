@@ -114,11 +114,8 @@ class Ranks:
     def _rank(self, at: Layout) -> Rank:
         module = self._piece(at)
         share = self.run.replaced(seq_len=at.share_of_sequence(self.run.seq_len))
-        alone = (
-            module
-            if at.splits_nothing
-            else on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
-        )
+        of_one = at._replace(tp=1, sequence_parallel=False, ep=1, etp=None)
+        alone = module if at.splits_nothing else on_device(self.model, of_one)
         tree = counted(module, share)
         if modules := self.run.named_modules:
             known = modules_in(counted(self.model, self.run))

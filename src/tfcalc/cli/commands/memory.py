@@ -204,11 +204,11 @@ def _laid_out(settings: Settings) -> bool:
 def _of_layout(settings: Settings) -> Memory:
     """The memory of a GPU of a layout; options that have no effect on it are refused."""
     from tfcalc.answers.layout_verdict import memory_of_layout
-    from tfcalc.cli.commands.ranks import OF_RUN, OF_TRAINING, asked
+    from tfcalc.cli.commands.ranks import OF_RUN, OF_TRAINING, asked, stack_of
 
     where = "on a GPU of a layout"
-    stack = settings.get(OF_STACK.name, OF_MEGATRON)
-    if settings.get("backend") == stack == OF_MEGATRON:
+    stack = stack_of(settings)
+    if settings.get("backend") == stack:  # which says it once more
         del settings.given["backend"]
     others = (one.name for one in TRAINING if one.name not in OF_TRAINING)
     settings.refuse(others, where, {"layout": "leave it out, and take --stack fsdp"})
@@ -224,18 +224,13 @@ def _of_layout(settings: Settings) -> Memory:
         room = _budget(settings)
     else:
         settings.refuse(("margin", "strict"), "without --gpu or --budget", {}, "add --gpu NAME")
-    model = settings.model()
     gpus = getattr(room.get("budget"), "gpus", 1)
-    at, plan = asked(settings, None if gpus == 1 else gpus)
-    run = settings.workload(model).replaced(phase="train")
-    by, depth = settings.conventions(), settings.get("depth")
-    return memory_of_layout(model, at, run, plan, by, stack=stack, depth=depth, **room)
+    found = asked(settings, None if gpus == 1 else gpus)
+    return memory_of_layout(found, settings.conventions(), depth=settings.get("depth"), **room)
 
 
 SHORT_OR_SAID = ("phase", "train", "gradient_checkpointing")
 """What says of a run that it trains, and what is short for other options."""
-OF_MEGATRON = "megatron"
-"""Whose code runs where nobody says it."""
 
 
 def _code(answer: Answered) -> int:

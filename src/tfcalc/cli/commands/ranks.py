@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.ranks import ranks
+from tfcalc.answers.ranks import RanksAnswer, ranks
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_LAYOUT, OF_STACK, RUN, SHOW, UNITS, Option, training
 from tfcalc.cli.settings import Settings
@@ -62,19 +62,23 @@ PARALLEL = (
 
 def answer(settings: Settings) -> Answered:
     """Return what one GPU of each stage stores, computes and sends."""
+    return asked(settings)
+
+
+def asked(settings: Settings, gpus: int | None = None) -> RanksAnswer:
+    """Return the ranks of the layout that was asked for, over ``gpus`` if no number is typed."""
     model = settings.model()
-    at, plan = asked(settings)
-    stack = settings.get("stack", MEGATRON)
-    return ranks(model, at, settings.workload(model), plan, order=settings.get("schedule", ""), stack=stack)
-
-
-def asked(settings: Settings, gpus: int | None = None) -> tuple[Layout, Training]:
-    """Return the layout that was asked for, over ``gpus`` if no number is typed, and what else a plan says."""
     plan = settings.fill(Training())
     if plan.gpus is None and "data_parallel" not in settings.given:
         plan = plan.replaced(gpus=gpus)
     own = Training(precision=plan.precision, optimizer=plan.optimizer, zero=plan.zero, grad_accum=plan.grad_accum)
-    return _layout(settings, plan), own
+    run, order = settings.workload(model), settings.get("schedule", "")
+    return ranks(model, _layout(settings, plan), run, own, order=order, stack=stack_of(settings))
+
+
+def stack_of(settings: Settings) -> str:
+    """Return whose code runs: Megatron-core's where nobody says it."""
+    return str(settings.get(STACK.name, MEGATRON))
 
 
 def _layout(settings: Settings, plan: Training) -> Layout:
