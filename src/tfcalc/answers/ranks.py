@@ -576,7 +576,7 @@ TAKEN = ("precision", "optimizer", "zero", "grad_accum")
 
 
 def _refuse_idle(plan: Training) -> None:
-    """Raise UsageError for a field of the plan that says nothing of a GPU of a layout."""
+    """Raise UsageError for a field of the plan that has no effect on a GPU of a layout."""
     for item in fields(Training):
         value, known = getattr(plan, item.name), facet(item)
         if item.name not in TAKEN and value != getattr(Training(), item.name):
