@@ -24,6 +24,12 @@ PICTURES = TOP / "build" / "page"
 SITE = TOP / "site"
 READ = ("index", "formulas", "reference", "models", "ledger", "commands/memory")
 """Pages of the documentation: home, course, wide tables, a command."""
+DRAWN = """() => {
+  const all = (of) => [...document.querySelectorAll(of)];
+  return all(".md-typeset table:not([class])").every((table) => table.closest(".md-typeset__scrollwrap"))
+    && all("pre > code").every((code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0);
+}"""
+"""The theme and `docs/assets/focus.js` have done their work, which takes seconds where the machine is busy."""
 AXE = "axe-core@4.14.1"
 AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 LOADED = 120_000
@@ -404,6 +410,7 @@ def test_everyone_can_read_the_documents(browser: Any, axe: str, documents: str,
         requested: list[str] = []
         page.on("request", lambda one, into=requested: into.append(one.url))
         page.goto(f"{documents}{name}.html", wait_until="networkidle")
+        page.wait_for_function(DRAWN, timeout=ANSWERED)
         page.evaluate(axe)
         faults = page.evaluate("axe.run().then((done) => done.violations)")
         told = [(one["id"], one["nodes"][0]["html"]) for one in faults if one["impact"] in ("serious", "critical")]
