@@ -34,12 +34,12 @@ MOST_IN_FULL = 1e6
 def parse_count(text: str | int) -> int:
     """Parse a whole number: ``512``, ``4_096``, ``128k`` (128,000), ``128Ki`` (131,072), ``7B``, ``1.4T``, ``1e12``.
 
+    ``3b`` is 3B, as nobody counts in thousandths; ``100 million`` is 100M.
+
     Raises UsageError, with the text, if it is no whole number.
 
-    ``3b`` is 3B, as nobody counts in thousandths.
-
-    >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki"), parse_count("3b")
-    (1400000000000, 4096, 131072, 3000000000)
+    >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki"), parse_count("3b"), parse_count("100 million")
+    (1400000000000, 4096, 131072, 3000000000, 100000000)
     """
     if isinstance(text, int):
         return text
@@ -123,7 +123,7 @@ def _byte_units() -> dict[str, int]:
 def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fraction:
     """Parse a number exactly, as a fraction. Raises UsageError, with the text and the ``remedy``."""
     match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
-    scale = ((SI | IEC).get(match[2]) if units is None else units.get(match[2].lower())) if match else None
+    scale = _scale(match[2], units) if match else None
     if match is None or scale is None:
         raise UsageError(f"{text[:_LONGEST]!r} is not a number", remedy)
     from fractions import Fraction  # rarely needed: plain digits are read without it
@@ -132,6 +132,11 @@ def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fra
     if abs(value) > _ABSURD:
         raise UsageError(f"{text!r} is too large", "is it a typo?")
     return value
+
+
+def _scale(unit: str, units: Mapping[str, int] | None) -> int | None:
+    """What a unit multiplies by, by these ``units`` or as a count; None where it is none."""
+    return units.get(unit.lower()) if units else (SI | IEC).get(IN_WORDS.get(unit.lower(), unit))
 
 
 def grouped(number: int | float) -> str:

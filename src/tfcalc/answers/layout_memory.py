@@ -121,6 +121,11 @@ class LayoutMemory(PeakMemory):
         """Return each term, of the states tensor by tensor."""
         return tree_of_terms(self._model, self.run, self.plan, self._live, self.definitions, self._assumed, {})
 
+    @property
+    def live(self) -> Tree:
+        """What is live at the peak, tensor by tensor."""
+        return self.itemized
+
     @cached_property
     def whole(self) -> Entry:
         """The terms at the peak."""

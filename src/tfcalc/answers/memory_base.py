@@ -36,6 +36,7 @@ from tfcalc.workload import Conventions
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
+    from tfcalc.core.component import Node
     from tfcalc.core.number import Num
     from tfcalc.model import Model
     from tfcalc.plans import Training
@@ -335,14 +336,29 @@ class TermOpened(NamedTuple):
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Any:
         """The tensors. Raises UsageError, as nothing lies behind them."""
-        from tfcalc.analysis.itemized import laid_out
-
-        if further:
-            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         tree = self.memory.itemized
         both = zip(tree.node.below(), tree.twin.below(), strict=True)
-        node, twin = next(pair for pair in both if pair[0].component.name == self.name)
-        return laid_out(prefix, "memory", tree, node, twin, 0, together=True)
+        return _tensors(prefix, further, tree, next(pair for pair in both if pair[0].component.name == self.name))
+
+
+class PartOpened(NamedTuple):
+    """What of a part is live at the peak, tensor by tensor: the part and its twin in formulas, in their tree."""
+
+    tree: Tree
+    both: tuple[Node, Node]
+    sums: bool = True
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Any:
+        """The tensors. Raises UsageError, as nothing lies behind them."""
+        return _tensors(prefix, further, self.tree, self.both)
+
+
+def _tensors(prefix: str, further: tuple[str, ...], tree: Tree, both: tuple[Node, Node]) -> Any:
+    from tfcalc.analysis.itemized import laid_out
+
+    if further:
+        raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+    return laid_out(prefix, "memory", tree, *both, 0, together=True)
 
 
 class WithChange(Record):
@@ -610,6 +626,17 @@ class Memory(Report):
     def itemized(self) -> Tree:
         """The terms, found once for all numbers of the answer that are opened."""
         return self.terms()
+
+    @property
+    def live(self) -> Tree | None:
+        """What is live at the peak, tensor by tensor; None where that is no tree of tensors."""
+        return None
+
+    def folds_of_part(self, entry: Entry, key: str) -> Iterator[Way]:
+        """The tensors of a part that has no further ones."""
+        if key == "bytes" and not entry.parts and (tree := self.live):
+            both = zip(tree.node.walk(), tree.twin.walk(), strict=True)
+            yield from (PartOpened(tree, pair) for pair in both if pair[0].path == entry.path)
 
     @property
     def described(self) -> Mapping[str, object]:

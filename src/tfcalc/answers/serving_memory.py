@@ -172,6 +172,11 @@ class ServingMemory(PeakMemory):
         told = tuple(notes(self.plan, self.full))
         return tree_of_terms(self._model, self.requests, self._laid_out, self.full.alive, said, told, LETTERS)
 
+    @property
+    def live(self) -> Tree:
+        """What is live at the peak, tensor by tensor."""
+        return self.itemized
+
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:
         return memory_breakdown(self.full.alive, self.depth)

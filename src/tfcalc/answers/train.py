@@ -225,7 +225,7 @@ class Train(Answer):
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.seconds_of_step is None:
             title = (
-                f"{verdict}: {tokens} in at least {duration(one.hours(one.floor))}"
+                f"{verdict}: {tokens} in at least {_of_floor(one)}"
                 if one.floor
                 else f"{verdict}; how long {tokens} take is not known"
             )
@@ -246,9 +246,8 @@ class Train(Answer):
 
     def _money(self, one: RunOnCard) -> str:
         assert one.seconds_of_step is not None
-        hours = one.hours(one.seconds_of_step) * one.gpus
-        money = f", {money_in_words(hours * one.price.typical)}" if one.price else ""
-        return f", {rounded(hours)} GPU hours{money}"
+        money = f", {money_in_words(one.cost(one.seconds_of_step))}" if one.price else ""
+        return f", {rounded(one.gpu_hours)} GPU hours{money}"
 
     def _shares(self) -> Iterator[str]:
         """Yield what gives hours where nothing is estimated."""
@@ -257,9 +256,11 @@ class Train(Answer):
             alike = (gpu for gpu in common() if gpu.memory == one.accelerator.memory and one.format in gpu.peaks)
             yield from (f"--gpu {number}{gpu.name} (hours on a card of {gpu.memory})" for gpu in alike)
         if self.question.card is not None and self.only.seconds_of_step is None and self.only.floor:
-            price = self.only.price is None
             if self.question.plan.method not in WRITES:
-                yield f"--mfu 35%{' --price 2.50' * price} (hours {'and money ' * price}at that share of the peak)"
+                one, price = self.only, " --price 2.50" * (self.only.price is None)
+                seconds = one.at_a_share(USUAL_SHARE)
+                told = duration(one.hours(seconds)) + (f", {money_in_words(one.cost(seconds))}" if one.price else "")
+                yield f"--mfu {USUAL_SHARE:.0%}{price} (at that share of the peak {told})"
             half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
@@ -415,6 +416,12 @@ class Train(Answer):
         )
 
 
+def _of_floor(one: RunOnCard) -> str:
+    """The time, and the money, that no run is below; and that they are no estimate."""
+    money = f", {money_in_words(one.cost(one.floor))}" if one.price else ""
+    return f"{duration(one.hours(one.floor))}{money} (at the GPU's peak; no estimate)"
+
+
 def why_unknown(one: RunOnCard) -> str:
     """Say why nothing is estimated; nothing where it is."""
     why, plan, file = one.unknown, one.plan, one.question.rates
@@ -448,6 +455,8 @@ OF_A_SERVER, HOURS_OF_A_DAY = 8, 24
 """GPUs of a server, which are rented together."""
 NUMBERS_OF_GPUS = 6
 """Numbers of GPUs that are tried at most to end a run in time."""
+USUAL_SHARE = 0.35
+"""MFU that is proposed where nothing is estimated."""
 HOURS_OF_A_RUN = 1
 """Hours from which on a run with one sequence at a time is told of larger batches; of more GPUs from a month on."""
 

@@ -13,6 +13,7 @@ from tfcalc.units import rounded
 if TYPE_CHECKING:
     from tfcalc.answers.train_run import RunOnCard
     from tfcalc.report.declared import Key
+    from tfcalc.report.opening import Way
 
 ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
 AN_HOUR = Constant(3600, "seconds of an hour")
@@ -20,7 +21,9 @@ FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.seconds_of_step is not None, "step_seconds", mutual=True)
 BANDED = When(lambda one: one.banded, "step_seconds_low", mutual=True)
 UTILISED = When(lambda one: one.seconds_of_step is not None and one.floor, "mfu")
-PRICED = When(lambda one: one.seconds_of_step is not None and one.price is not None, "cost", mutual=True)
+PRICED = When(lambda one: one.seconds_of_step is not None and one.price is not None, "cost")
+AT_A_PRICE = When(lambda one: one.price is not None and (one.floor or one.seconds_of_step), "price_per_gpu_hour")
+FLOOR_PRICED = When(lambda one: one.price is not None and one.floor, "floor_cost")
 
 
 class RunKeys(VerdictKeys):
@@ -37,11 +40,14 @@ class RunKeys(VerdictKeys):
     floor_hours = number(
         "hours that no run is below: model FLOPs over the dense peak; of GRPO no less than its weights take to be read",
         lambda one: one.hours(one.floor),
-        found(
-            "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "
-            "token of a completion takes beyond them"
-        ),
+        Told(lambda one: _at_the_peak(one.source)),
         when=FLOOR,
+    )
+    floor_cost = number(
+        "US dollars that no run is below",
+        lambda one: one.cost(one.floor),
+        ratio(".floor_hours", ".gpus", ".price_per_gpu_hour"),
+        when=FLOOR_PRICED,
     )
     step_seconds = number("seconds of a step", lambda one: one.seconds_of_step, ESTIMATED, when=TIMED)
     tokens_per_second = number(
@@ -79,7 +85,7 @@ class RunKeys(VerdictKeys):
     )
     cost = number(
         "US dollars of the run",
-        lambda one: one.hours(one.seconds_of_step) * one.gpus * one.price.typical,
+        lambda one: one.cost(one.seconds_of_step),
         ratio(".gpu_hours", ".price_per_gpu_hour"),
         when=PRICED,
     )
@@ -87,9 +93,20 @@ class RunKeys(VerdictKeys):
         "US dollars for a GPU and an hour",
         lambda one: one.price.typical,
         given("given by --price, by [prices] of the settings file, or the dated list"),
-        when=PRICED,
+        when=AT_A_PRICE,
     )
-    price_source = text("where the price is from", lambda one: one.price.origin, when=PRICED)
+    price_source = text("where the price is from", lambda one: one.price.origin, when=AT_A_PRICE)
+
+
+def _at_the_peak(one: RunOnCard) -> Way:
+    """How the hours of the floor follow: FLOPs over those of a second; of GRPO its weights are read, too."""
+    if one.floor != one.computing:
+        return found(
+            "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "
+            "token of a completion takes beyond them"
+        )
+    peak = Constant(one.fastest_flops, f"dense FLOPs of the {one.accelerator.name} in a second")
+    return ratio(Constant(one.steps, "steps"), ".step_flops", over=(peak, ".gpus", AN_HOUR))
 
 
 def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
@@ -98,9 +115,11 @@ def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
     peak = of(InUnit(one.peak, "GiB"), *at, RunKeys.peak_bytes)
     if seconds is None:
         floor = f"> {rounded(one.hours(one.floor))}" if one.floor else None
-        return [name_of(one), one.flags, peak, None, of(floor, *at, RunKeys.floor_hours), None]
+        least = f"> {rounded(one.cost(one.floor))}" if one.floor and one.price else None
+        hours, money = of(floor, *at, RunKeys.floor_hours), of(least, *at, RunKeys.floor_cost)
+        return [name_of(one), one.flags, peak, None, hours, money]
     hours = one.hours(seconds)
-    money = rounded(hours * one.gpus * one.price.typical) if one.price else None
+    money = rounded(one.cost(seconds)) if one.price else None
     return [
         name_of(one),
         one.flags,

@@ -194,6 +194,10 @@ class RunOnCard(VerdictOnCard):
         flops = sequence_flops(self.question.model, run, plan, self.question.pairs).all
         return flops * self.sequences_per_step / (self.peak_flops * self.gpus)
 
+    def at_a_share(self, mfu: float) -> float:
+        """Seconds of a step at this MFU."""
+        return self.at_the_peak / mfu + self._reading(self.peak_flops * mfu)
+
     @property
     def unknown(self) -> str:
         """Return why nothing is estimated; empty where it is."""
@@ -369,7 +373,7 @@ class RunOnCard(VerdictOnCard):
         if pace.tokens_per_second is not None:
             return self.tokens_of_step / pace.tokens_per_second
         if pace.mfu is not None and self.floor:
-            return self.at_the_peak / pace.mfu + self._reading(self.peak_flops * pace.mfu)
+            return self.at_a_share(pace.mfu)
         return self.estimate.seconds if self.estimate else None
 
     @property
@@ -413,6 +417,11 @@ class RunOnCard(VerdictOnCard):
     def hours(self, step_seconds: float) -> float:
         """Hours of the run, where a step takes this long."""
         return self.steps * step_seconds / SECONDS_OF_AN_HOUR
+
+    def cost(self, step_seconds: float) -> float:
+        """US dollars of the run, where a step takes this long. The GPU has a price."""
+        assert self.price is not None
+        return self.hours(step_seconds) * self.gpus * self.price.typical
 
     @property
     def duration(self) -> float:

@@ -388,15 +388,21 @@ class TrainingMemory(PeakMemory):
 
     def terms(self) -> Tree:
         """Return each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
+        return self._tree(
+            self.full.terms, f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak"
+        )
+
+    @property
+    def live(self) -> Tree:
+        """What is live at the peak, tensor by tensor."""
+        return self._tree(self.full.alive, f"as it is at the peak, where {self.peak_bytes:,} bytes are live")
+
+    def _tree(self, whole: Component, when: str) -> Tree:
         from tfcalc.analysis.itemized import tree_of_terms  # what explain opens
 
-        told = (
-            f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak",
-            *notes(self.run, self.plan),
-            *of_loop(self.full, self.plan, self.by.units),
-        )
+        told = (when, *notes(self.run, self.plan), *of_loop(self.full, self.plan, self.by.units))
         said = {**stated(self.run, self.plan), "units": self.by.units}
-        return tree_of_terms(self._model, self.run, self.plan, self.full.terms, said, told, LETTERS)
+        return tree_of_terms(self._model, self.run, self.plan, whole, said, told, LETTERS)
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:

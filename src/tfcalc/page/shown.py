@@ -140,7 +140,7 @@ def _linked(cell: Cell, row: Sequence[Cell], words: Sequence[str], said: Mapping
 def _further(cell: Cell, row: Sequence[Cell], asked: Asked, said: Mapping[str, object]) -> str | None:
     """The link that opens a term of what was opened, from the row of a derivation: by this question, or another one."""
     terms = said.get("terms")
-    if not isinstance(terms, list) or len(row) != 2 or cell is not row[1]:
+    if not isinstance(terms, list) or cell is not row[1]:
         return None
     term = next((one for one in terms if one["path"] and one["path"] == row[0]), None)
     if term is None:

@@ -22,6 +22,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.explanation import Explained
 from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.report.explanation import Line
@@ -112,16 +113,26 @@ class Derivation(Explained):
         return ()
 
     def sheet(self) -> Sheet:
-        """A row for each term, and the number."""
-        rows: list[list[Cell]] = [[each.path or each.what, _cell(each.value)] for each in self.terms]
+        """A row for each term, and the number; bytes are told as people say them, too."""
+        units = str(self.conventions.get("units", "iec"))
         said = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
+        said += f" bytes ({short_bytes(self.value, units)})" if _is_of_bytes(self.path) else ""
         name = "sum" if self.how == "sum" else self.path
         told = [self.formula] if self.formula and name != "sum" else []
+        numbers = [
+            *((each.path, each.path or each.what, each.value) for each in self.terms),
+            (self.path, name, self.value),
+        ]
+        in_units = any(_is_of_bytes(path) for path, *_ in numbers)
+        rows: list[list[Cell]] = [
+            [what, _cell(value), *([short_bytes(value, units) if _is_of_bytes(path) else ""] * in_units)]
+            for path, what, value in numbers
+        ]
         sheet = Sheet(
             title=f"{self.path}: {said}",
             subtitle=self.heading,
-            columns=[Column("what", numeric=False), Column("value")],
-            rows=[*rows, [name, _cell(self.value)]],
+            columns=[Column("what", numeric=False), Column("value"), *([Column("rounded", spare=1)] * in_units)],
+            rows=rows,
             quiet=self.value,
             notes=[
                 *told,
@@ -137,6 +148,11 @@ class Derivation(Explained):
         if steps == ("value",):
             yield Itself(self)
         yield from super().origins(steps)
+
+
+def _is_of_bytes(path: str) -> bool:
+    """Return whether the number at this path is one of bytes, by its key."""
+    return path.endswith("bytes")
 
 
 def _cell(value: Number) -> Cell:

@@ -173,6 +173,7 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
     known = _of_training(model, run, plan)
     return Options(
         {name: known[name] for name in known if not (plan.megatron and name in NOT_IN_MEGATRON)},
+        tight_too="gpus",
         instead={"sharing": _by_pieces(_sharing(plan), plan), "gpus": _by_pieces(_more_gpus(plan), plan)},
     )
 
