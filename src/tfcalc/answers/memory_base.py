@@ -17,6 +17,7 @@ from tfcalc.report.declared import (
     TOGETHER,
     ByForm,
     Record,
+    Told,
     When,
     boolean,
     integer,
@@ -27,7 +28,7 @@ from tfcalc.report.declared import (
     text,
     texts,
 )
-from tfcalc.report.opening import found, given, total
+from tfcalc.report.opening import Constant, Rule, found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Share, of
 from tfcalc.training.measured import Figure, OnCard, bands
 from tfcalc.training.optimizers import optimizer
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Sheet
+    from tfcalc.search.gpus import Capacity
     from tfcalc.workload import Workload
 
 
@@ -459,6 +461,19 @@ class Judge(Protocol):
         ...
 
 
+def _of_budget(budget: Capacity) -> Way:
+    """What may be used follows from a card's memory: a share of it, or all but the driver's context."""
+    if not budget.memory:
+        return given("given by --budget")
+    told = "; ".join(budget.notes)
+    whole = Constant(budget.memory, "memory of the card")
+    if budget.share is not None and budget.bytes == int(budget.share * budget.memory):
+        return Rule("floor", (whole, Constant(budget.share, "share of it that an engine takes")), note=told)
+    if budget.memory == budget.bytes:
+        return given(told)
+    return Rule("difference", (whole,), (Constant(budget.memory - budget.bytes, "the driver's context"),), note=told)
+
+
 class Memory(Report):
     """Answer about memory, with the keys that all of them have; and with the verdict, where a budget is given."""
 
@@ -479,7 +494,7 @@ class Memory(Report):
     budget_bytes = integer(
         "bytes that may be used: of a card, what is left beside the driver's context",
         lambda memory: memory.judge.budget.bytes,
-        given("given by --budget, or the memory of --gpu"),
+        Told(lambda memory: _of_budget(memory.judge.budget)),
         when=JUDGED,
     )
     budget = text(

@@ -115,23 +115,28 @@ class Derivation(Explained):
     def sheet(self) -> Sheet:
         """A row for each term, and the number; bytes are told as people say them, too."""
         units = str(self.conventions.get("units", "iec"))
-        said = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
-        said += f" bytes ({short_bytes(self.value, units)})" if _is_of_bytes(self.path) else ""
+        number = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
+        number += f" bytes ({short_bytes(self.value, units)})" if _is_of_bytes(self.path) else ""
         name = "sum" if self.how == "sum" else self.path
         told = [self.formula] if self.formula and name != "sum" else []
         numbers = [
             *((each.path, each.path or each.what, each.value) for each in self.terms),
             (self.path, name, self.value),
         ]
-        in_units = any(_is_of_bytes(path) for path, *_ in numbers)
+        adds = self.how in ("sum", "difference", "least", "most") and _is_of_bytes(self.path)
+        rounded = [short_bytes(value, units) if adds or _is_of_bytes(path) else "" for path, _, value in numbers]
         rows: list[list[Cell]] = [
-            [what, _cell(value), *([short_bytes(value, units) if _is_of_bytes(path) else ""] * in_units)]
-            for path, what, value in numbers
+            [what, _cell(value), *([said] if any(rounded) else [])]
+            for (_, what, value), said in zip(numbers, rounded, strict=True)
         ]
         sheet = Sheet(
-            title=f"{self.path}: {said}",
+            title=f"{self.path}: {number}",
             subtitle=self.heading,
-            columns=[Column("what", numeric=False), Column("value"), *([Column("rounded", spare=1)] * in_units)],
+            columns=[
+                Column("what", numeric=False),
+                Column("value"),
+                *([Column("rounded", spare=1)] if any(rounded) else []),
+            ],
             rows=rows,
             quiet=self.value,
             notes=[
@@ -151,8 +156,8 @@ class Derivation(Explained):
 
 
 def _is_of_bytes(path: str) -> bool:
-    """Return whether the number at this path is one of bytes, by its key."""
-    return path.endswith("bytes")
+    """Return whether the number at this path is one of bytes, by its key or the one above it."""
+    return any(key.endswith("bytes") for key in path.split(".")[-2:])
 
 
 def _cell(value: Number) -> Cell:
