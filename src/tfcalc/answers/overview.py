@@ -20,7 +20,15 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
-from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
+from tfcalc.defaults import (
+    assumed_dtype,
+    compute_dtype,
+    own_dtype,
+    resolve_checkpointing,
+    resolve_plan,
+    served_dtype,
+    serving_context,
+)
 from tfcalc.model import default_run, own_run
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Serving, Training
@@ -556,6 +564,7 @@ class Overview(Answer):
         return f"{active}embedding {short(self.embedding_params, billion='B')}"
 
     def _assumes(self) -> Iterator[str]:
+        yield from assumed_dtype(self.of, own_dtype(self.of))
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
         if later(lambda: any(isinstance(size, int) for size in self.finetune.values()), True):
@@ -566,7 +575,10 @@ class Overview(Answer):
         if not self.by_sample:
             yield f"FLOPs with --seq {self.workload.seq_len}"
         if isinstance(self.serving, int):
-            yield f"serving 1 request of {self.served_context:,} tokens in {100 * UTILIZATION:g} % of a GPU's memory"
+            dtype = served_dtype(self.of)
+            other = f" in {dtype}" * (dtype != own_dtype(self.of))
+            request = f"1 request of {self.served_context:,} tokens"
+            yield f"serving {request}{other} in {100 * UTILIZATION:g} % of a GPU's memory"
 
     def _detailed(self) -> Sheet:
         """Return the sheet for programs: a row for each number, in full."""

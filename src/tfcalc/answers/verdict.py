@@ -257,6 +257,13 @@ class Fit(WithSheet):
             spare = left.replace("free", "to spare")
         return f"{SAID[self.status]}: {facts} ({spare})"
 
+    def _as_many(self) -> str:
+        """``, room for 55 of these requests``: where requests are served, as many as fit at once."""
+        if not self.fits or "concurrency" not in self.sizes:
+            return ""
+        most = self.sizes["concurrency"].value
+        return f", room for {most:,} of these requests" if most else ""
+
     @property
     def _facts(self) -> str:
         """``needs 75.4 GiB, RTX 4090 has 23.0 GiB usable``."""
@@ -326,7 +333,7 @@ class Fit(WithSheet):
         unit = self._unit
         first = "what fits" if self.fits else "what would fit" if self._cured else "what comes closest"
         sheet = Sheet(
-            title=self.verdict,
+            title=self.verdict + self._as_many(),
             subtitle=self.subtitle,
             columns=(
                 Column(first, numeric=False, folds=any(len(line.name) > LONGEST_NAME for line in told)),
