@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -144,6 +145,17 @@ def test_the_verdict_stands_first_and_the_answer_is_the_bytes_that_it_takes() ->
         )
         assert found.report.summary is not None
         assert found.sheet().subtitle == found.report.summary.subtitle
+
+
+def test_fewer_gpus_on_which_it_fits_tightly_are_told_beside_those_with_room_to_spare(tfcalc: Program) -> None:
+    """Llama 3 8B in full needs 20.6 of 23.0 GiB on four 4090s, is too large for two, and has room on sixteen."""
+    words = ("fit", "llama-3-8b", "--gpu", "rtx-4090", "--json")
+    listed = {change["change"]: change["tight"] for change in json.loads(tfcalc(*words).stdout)["changes"]}
+    assert (listed["4 GPUs, FSDP"], listed["16 GPUs, FSDP"]) == (True, False)
+    states = {
+        gpus: json.loads(tfcalc(*words, "--fsdp", "--gpus", gpus).stdout)["status"] for gpus in ("2", "4", "8", "16")
+    }
+    assert states == {"2": "no", "4": "tight", "8": "tight", "16": "fits"}
 
 
 @pytest.mark.parametrize(("percent", "tight"), [(0, False), (2, False), (3, True), (99, True)])

@@ -10,6 +10,7 @@ from math import isclose
 import pytest
 from hypothesis import given
 
+import tfcalc
 from tests.conftest import Program
 from tests.examples import examples
 from tests.laws.models import models_and_runs
@@ -44,6 +45,8 @@ def evaluated(text: str) -> float:
     floor = re.fullmatch(r"⌊(.*) / (.*)⌋", text)
     if floor:
         return int(floor[1]) // int(floor[2])
+    if share := re.fullmatch(r"⌊(.*)⌋", text):
+        return int(evaluated(share[1]))
     written = text.replace("·", "*").replace(" mod ", " % ")
     assert re.fullmatch(r"[-+*/%(). \de]+", written), text
     return float(eval(written)) if "/" in written or "." in written else eval(written)
@@ -166,3 +169,45 @@ def test_what_cannot_be_opened_is_told_in_a_line(tfcalc: Program, words: str, me
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_peak_is_opened_down_to_its_tensors() -> None:
+    """Log-softmax saves all log-probabilities in fp32, the loss its labels in 64 bits with one more, and their number.
+
+    Of a frozen table the weights alone are there, in bf16 (Llama 3 8B's config.json).
+    """
+    length, hidden, vocabulary = 4096, 4096, 128256
+    step = memory("llama-3-8b", training=Training(lora=16), depth=9)
+    saved = tfcalc.explain("components.activations.lm_head.loss.bytes", step)
+    assert isinstance(saved, Explanation)
+    assert [line.value for line in saved.lines] == [4 * length * vocabulary, 8 * (length + 1), 4]
+    table = tfcalc.explain("components.weights.model.embed_tokens.bytes", step)
+    assert isinstance(table, Explanation)
+    assert [line.value for line in table.lines] == [2 * vocabulary * hidden]
+
+
+@pytest.mark.parametrize(
+    ("plan", "budget", "how", "terms"),
+    [
+        (Training(), "rtx-4090", "difference", [23.5 * 2**30, 512 * 2**20]),
+        (Serving(), "rtx-4090", "floor", [23.5 * 2**30, 0.9]),
+        (Training(), "24GiB", "given", []),
+    ],
+)
+def test_a_budget_is_opened(plan: Training | Serving, budget: str, how: str, terms: list[float]) -> None:
+    """A 4090's driver reports 23.5 GiB, of which its context takes 512 MiB; vLLM took 90 % of a card for years."""
+    by = {"training": plan} if isinstance(plan, Training) else {"serving": plan}
+    asked = {"budget": budget} if budget.endswith("GiB") else {"gpu": budget}
+    judged = tfcalc.fits("llama-3-8b", **by, **asked)
+    found = tfcalc.explain("budget_bytes", judged)
+    assert isinstance(found, Derivation)
+    assert (found.how, [term.value for term in found.terms]) == (how, terms)
+
+
+def test_bytes_are_told_as_people_say_them_too(tfcalc: Program) -> None:
+    """16,060,522,496 bytes of bf16 weights are 14.96 GiB, or 16.06 GB; nothing else is rounded."""
+    words = ("explain", "memory.peak_bytes", "llama-3-8b", "--train")
+    assert re.search(r"weights\.bytes +16,060,522,496 +15\.0 GiB$", tfcalc(*words).stdout, re.MULTILINE)
+    assert "16,060,522,496" in tfcalc(*words, "--units", "si").stdout
+    assert "16.1 GB" in tfcalc(*words, "--units", "si").stdout
+    assert "rounded" not in tfcalc("explain", "flops.tokens", "llama-3-8b").stdout

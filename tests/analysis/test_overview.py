@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,3 +278,15 @@ def test_adapters_of_layers_that_share_a_block_are_no_experts() -> None:
     assert facts(zamba, zamba.tree(Workload())).experts is None
     of_longcat = facts(longcat, longcat.tree(Workload()))
     assert (of_longcat.experts, of_longcat.active_experts) == (512, 12)
+
+
+def test_a_config_without_a_format_says_in_which_it_is_counted_and_served(tfcalc: Program, tmp_path: Path) -> None:
+    """transformers loads it in fp32; vLLM's --dtype auto serves an fp32 checkpoint in fp16."""
+    config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config |= {"intermediate_size": 128, "vocab_size": 100, "architectures": ["LlamaForCausalLM"]}
+    for stated, told in (({}, True), ({"torch_dtype": "bfloat16"}, False)):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config | stated))
+        said = tfcalc("overview", str(file)).stdout
+        assert ("fp32, as the config states no dtype" in said) is told
+        assert ("tokens in fp16 in 90 %" in said) is told

@@ -105,6 +105,22 @@ def test_a_card_without_rates_has_a_floor_alone(quick: Quick) -> None:
     assert at["mfu"] == pytest.approx(0.4)
 
 
+def test_a_floor_says_that_it_is_one_with_its_money_and_what_a_share_of_the_peak_gives(quick: Quick) -> None:
+    """The floor's hours cost what they do at 0.40 USD, and are opened; hours at 35 % are those that --mfu 35% gives."""
+    words = (*LORA, "rtx-4090", "--price", "0.4")
+    run = json.loads(quick(*words, "--json").stdout)["run"]
+    assert run["floor_cost"] == pytest.approx(0.4 * run["floor_hours"])
+    assert "cost" not in run
+    opened = json.loads(quick("explain", "train.run.floor_hours", *words[1:], "--json").stdout)
+    steps, flops, peak, gpus, of_an_hour = (term["value"] for term in opened["terms"])
+    assert (steps, gpus, of_an_hour, peak) == (1e8 / 4096, 1, 3600, 165.2e12)  # NVIDIA's Ada whitepaper, appendix A
+    assert opened["value"] == pytest.approx(steps * flops / peak / 3600)
+    first, *_, see_also = quick(*words).stdout.splitlines()
+    assert first.endswith(" USD (at the GPU's peak; no estimate)")
+    at = json.loads(quick(*words, "--mfu", "35%", "--json").stdout)["run"]
+    assert f"--mfu 35% (at that share of the peak {at['hours']:.3g} hours, {at['cost']:.2f} USD)" in see_also
+
+
 def test_a_rate_goes_both_ways(quick: Quick) -> None:
     """Tokens per second say the hours and the MFU; so do the seconds of a step."""
     rate = json.loads(quick(*LORA, "h100", "--tokens-per-second", "5000", "--json").stdout)["run"]
