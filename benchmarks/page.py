@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.page [FOLDER] [MODEL]…`` (the page as ``make page`` builds it, site/calculator). It needs node.
 Both run the same questions by the page's own functions, one after the other in the same run; the ratio of the two is
-what to compare between machines. After a slider there are numbers at first sight, and then the whole answer. Promised:
-100 ms to the former in the page, on a machine that does nothing else.
+what to compare between machines. After a slider there are numbers at first sight, then the verdict on them, and then the whole
+answer. Promised: 100 ms to the first of these in the page, on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ def measured(models, questions, stops):
             words = json.dumps(answer["words"])
             slid = []
             for stop in stops[size]:
-                seen, _ = timed(page.first, "changed", words, size, str(stop))
-                slid.append((seen, seen + timed(page.changed, words, size, str(stop))[0]))
+                asked = ("changed", words, size, str(stop))
+                seen, at_first = timed(page.sight, 1, *asked)
+                judged = seen + (timed(page.sight, 2, *asked)[0] if at_first["waits"] else 0)
+                slid.append((seen, judged, judged + timed(page.changed, *asked[1:])[0]))
                 page.tidy()
             found[f"{model} {name}"] = (first, *sorted(slid)[len(slid) // 2])
     return json.dumps(found)
@@ -106,7 +108,9 @@ def main(words: list[str]) -> int:
     code = f"{ASKED}\nmeasured({list(words[1:] or MODELS)!r}, {QUESTIONS!r}, {STOPS!r})"
     page = json.loads(in_node(folder, code))
     native = json.loads(said_by(sys.executable, "-c", code.replace("\nmeasured(", "\nprint(measured(") + ")"))
-    print(f"{'ms in the page, beside Python':34} {'first asked':>13} {'slid: seen':>13} {'whole':>13}   ratio")
+    print(
+        f"{'ms in the page, beside Python':34} {'first asked':>13} {'slid: seen':>13} {'verdict':>13} {'whole':>13}   ratio"
+    )
     for name, each in page.items():
         pairs = "  ".join(f"{mine:6.0f} {its:5.0f}" for mine, its in zip(each, native[name], strict=True))
         print(f"{name:34} {pairs} {each[-1] / native[name][-1]:7.1f}")

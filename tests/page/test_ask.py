@@ -103,6 +103,13 @@ def test_what_the_page_does_not_show_is_not_found(monkeypatch: pytest.MonkeyPatc
 ON_CARDS = ("memory gpt2 --train --seq 128 --gpu rtx-4090", "fit gpt2 --lora --seq 128 --gpu rtx-4090", "overview gpt2")
 
 
+def heading(answer: dict[str, Any]) -> str:
+    """The first line of an answer, as text."""
+    found = re.search(r"<h2[^>]*>(.*?)</h2>", answer["html"])
+    assert found
+    return re.sub("<[^>]+>", "", found[1])
+
+
 def rows(answer: dict[str, Any]) -> dict[str, list[str]]:
     """The rows of the table of an answer, by their first cells."""
     found = re.findall(r"<tr>(.*?)</tr>", answer["html"].partition("<tbody>")[2])
@@ -120,7 +127,7 @@ def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
     page._ANSWERS.pop(tuple(shlex.split(line)), None)
     with monkeypatch.context() as patched:
         patched.setattr("tfcalc.training.peaks.reserved", not_asked)
-        first = json.loads(page.first("typed", line))
+        first = json.loads(page.sight(1, "typed", line))
     whole = json.loads(page.typed(line))
     assert (first["waits"], whole["waits"]) == (True, False)
     assert first["form"] == whole["form"]
@@ -131,9 +138,29 @@ def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
     assert all(set(cells) <= set(later[name]) for name, cells in told.items())
 
 
+@pytest.mark.parametrize(
+    "line", [*ON_CARDS[:2], "fit llama-3-8b --lora --gpu rtx-4090", "memory gpt2 --serve --gpu t4"]
+)
+def test_the_verdict_comes_before_what_else_would_fit(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("what would fit, and how much there could be of it, takes longer than the verdict")
+
+    page._ANSWERS.pop(tuple(shlex.split(line)), None)
+    with monkeypatch.context() as patched:
+        patched.setattr("tfcalc.answers.verdict.remedies", not_asked)
+        patched.setattr("tfcalc.answers.verdict.largest_of", not_asked)
+        second = json.loads(page.sight(2, "typed", line))
+    whole = json.loads(page.typed(line))
+    assert (second["waits"], whole["waits"]) == (True, False)
+    verdict = heading(second)
+    assert verdict.startswith(("FITS", "MAY NOT FIT", "DOES NOT FIT"))
+    assert heading(whole).startswith(verdict)
+    assert second["exit"] == whole["exit"]
+
+
 @pytest.mark.parametrize("line", ["params gpt2", "memory gpt2 --train --seq 128", "no-such-model"])
 def test_what_is_there_at_once_is_whole_at_first_sight(line: str) -> None:
-    first = page.first("typed", line)
+    first = page.sight(1, "typed", line)
     assert not json.loads(first)["waits"]
     assert first == page.typed(line)
 
@@ -190,7 +217,7 @@ def test_a_change_is_made_in_its_place() -> None:
 
 @pytest.mark.parametrize("link", ["memory/gpt2?train&zero=3", "memory/gpt2?train&fsdp", "fit/gpt2?gpu=h100&fsdp"])
 def test_what_is_refused_as_it_is_drawn_is_told_in_a_line(link: str) -> None:
-    for found in (asked(link), json.loads(page.first("ask", link))):
+    for found in (asked(link), json.loads(page.sight(1, "ask", link))):
         assert (found["exit"], found["html"]) == (2, "")
         assert found["told"].startswith("tfcalc: ")
         assert "add --gpus" in found["told"]

@@ -27,7 +27,7 @@ from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
-from tfcalc.report.sheet import NOT_YET, Bytes, Cell, Column, InUnit, Sheet, later, of
+from tfcalc.report.sheet import NOT_YET, SECOND, Bytes, Cell, Column, InUnit, Sheet, later, of
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import (
     FITTING,
@@ -243,7 +243,7 @@ class Fit(WithSheet):
     @property
     def holds(self) -> bool:
         """Return whether it fits, if asked for strictly with the margin to spare."""
-        return later(lambda: self.fits and not (self.strict and self.tight), True)
+        return later(lambda: self.fits and not (self.strict and self.tight), True, SECOND)
 
     @property
     def verdict(self) -> str:
@@ -311,14 +311,15 @@ class Fit(WithSheet):
             return self._alone()
         if self.report.over_time:
             return self._beside_phases()
-        return later(self._in_full, None) or self._at_first_sight()
+        return later(self._in_full, None) or self._before_the_rest()
 
-    def _at_first_sight(self) -> Sheet:
-        """Return what is asked beside what there is, before the verdict."""
+    def _before_the_rest(self) -> Sheet:
+        """Return what is asked beside what there is, and the verdict at the second sight."""
         unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
-        sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes()]
+        fits = later(lambda: self.fits, True, SECOND)
+        sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes() if fits]
         return Sheet(
-            title=f"{NOT_YET} {self._facts} ({self._left})",
+            title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", SECOND),
             subtitle=self.subtitle,
             columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
             rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *sizes],

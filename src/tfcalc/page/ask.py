@@ -23,7 +23,7 @@ from tfcalc.named_tuple import NamedTuple
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import entries_of
-from tfcalc.report.sheet import at_first_sight, is_left_out
+from tfcalc.report.sheet import FIRST, at_sight, is_left_out
 from tfcalc.report.style import Style
 from tfcalc.training.peaks import peaks_shared
 
@@ -106,14 +106,15 @@ def ask(link: str) -> str:
     return asked(links.words_of(link))
 
 
-def first(name: str, *arguments: str | bool) -> str:
-    """Answer as the function of this name does, without what takes long, which is asked for next.
+def sight(number: int, name: str, *arguments: str | bool) -> str:
+    """Answer as the function of this name does, without what takes longer than this sight, which is asked for next.
 
     ``waits`` says whether anything was left out.
     """
     answer: Callable[..., str] = globals()[name]
-    _STEPS.clear()
-    with at_first_sight():
+    if number == FIRST:
+        _STEPS.clear()
+    with at_sight(number):
         return answer(*arguments)
 
 

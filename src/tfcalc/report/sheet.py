@@ -146,38 +146,53 @@ def of(cell: Cell, *keys: Declared | str | int) -> Cell:
 T = TypeVar("T")
 NOT_YET = "…"
 """Stands in the place of what is found later."""
-_AT_FIRST_SIGHT: ContextVar[bool | None] = ContextVar("_AT_FIRST_SIGHT", default=None)
-"""Whether anything was left out at first sight; None where an answer is whole."""
+FIRST, SECOND, WHOLE = 1, 2, 3
+"""Sights of an answer: numbers that are there at once, then the verdict on them, then all of it."""
+
+
+class Sight:
+    """A sight of an answer, and whether anything was left out at it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.left_out = number, False
+
+
+_SIGHT: ContextVar[Sight | None] = ContextVar("_SIGHT", default=None)
 
 
 @contextmanager
-def at_first_sight() -> Iterator[None]:
-    """Within it, what takes long is left out of a sheet: a page shows the rest at once."""
-    before = _AT_FIRST_SIGHT.set(False)
+def at_sight(number: int) -> Iterator[None]:
+    """Within it, what takes longer than this sight is left out of a sheet: a page shows the rest at once."""
+    before = _SIGHT.set(Sight(number))
     try:
         yield
     finally:
-        _AT_FIRST_SIGHT.reset(before)
+        _SIGHT.reset(before)
 
 
-def later(find: Callable[[], T], meanwhile: T) -> T:
-    """Return what is found, which takes long; at first sight something else ``meanwhile``.
+def later(find: Callable[[], T], meanwhile: T, sight: int = WHOLE) -> T:
+    """Return what is found, which takes long; before that ``sight`` something else ``meanwhile``.
 
-    >>> with at_first_sight():
-    ...     print(later(lambda: "FITS", NOT_YET), is_left_out())
+    >>> with at_sight(FIRST):
+    ...     print(later(lambda: "FITS", NOT_YET, SECOND), is_left_out())
     … True
+    >>> with at_sight(SECOND):
+    ...     print(later(lambda: "FITS", NOT_YET, SECOND), is_left_out())
+    FITS False
     >>> later(lambda: "FITS", NOT_YET), is_left_out()
     ('FITS', False)
     """
-    if _AT_FIRST_SIGHT.get() is None:
+    now = _SIGHT.get()
+    if now is None or now.number >= sight:
         return find()
-    _AT_FIRST_SIGHT.set(True)
+    now.left_out = True
     return meanwhile
 
 
 def is_left_out() -> bool:
-    """Return whether anything was left out since :func:`at_first_sight` began."""
-    return bool(_AT_FIRST_SIGHT.get())
+    """Return whether anything was left out at this sight."""
+    now = _SIGHT.get()
+    return now is not None and now.left_out
 
 
 At = tuple[int, int]
