@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.page [FOLDER] [MODEL]…`` (the page as ``make page`` builds it, site/calculator). It needs node.
 Both run the same questions by the page's own functions, one after the other in the same run; the ratio of the two is
-what to compare between machines. After a slider there are numbers at first sight, then the verdict on them, and then the whole
-answer. Promised: 100 ms to the first of these in the page, on a machine that does nothing else.
+what to compare between machines. After a slider there are numbers at first sight, then the
+verdict on them, and then the whole answer. Promised: 100 ms to the first of these in the page, on a machine that does
+nothing else.
 """
 
 from __future__ import annotations

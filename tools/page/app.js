@@ -41,7 +41,7 @@ function call(name, ...args) {
 }
 
 // --- one question after the other: of several that wait, the last one is asked. What is found at first sight is shown
-// at once, and the whole answer after it, unless there is another question by then.
+// at once, what takes longer after it, and then the whole answer, unless there is another question by then.
 
 let shown = null; // the answer that is on the screen
 let next = null;
@@ -68,7 +68,7 @@ async function ask(name, args, { push = true, tab = null } = {}) {
         continue;
       }
       if (now.name === "changed") now.args = [JSON.stringify(shown.words), ...sent.flat()];
-      const sight = await call("first", now.name, ...now.args);
+      const sight = await call("sight", 1, now.name, ...now.args);
       if (next) continue;
       for (const [name, value] of sent) if (changes.get(name) === value) changes.delete(name);
       const seen = JSON.parse(sight.found);
@@ -82,11 +82,15 @@ async function ask(name, args, { push = true, tab = null } = {}) {
       if (!begun) continue;
       await new Promise((resolve) => setTimeout(resolve, MOVED));
       if (next) continue;
-      const whole = await call(begun.name, ...begun.args);
-      if (next) continue;
-      if (refused) at("shown").innerHTML = JSON.parse(whole.found).html; // of the question before
-      else show(JSON.parse(whole.found), { ...now, push: false }, whole.took);
-      begun = null;
+      for (const ask of [["sight", 2, begun.name], [begun.name]]) {
+        if (!begun) break;
+        const found = await call(...ask, ...begun.args);
+        if (next) break;
+        const answer = JSON.parse(found.found);
+        if (refused) at("shown").innerHTML = answer.html; // of the question before
+        else show(answer, { ...now, push: false }, found.took);
+        if (!answer.waits) begun = null;
+      }
     }
     idle = setTimeout(() => call("tidy"), IDLE);
   } catch (error) {
