@@ -59,7 +59,7 @@ def measured(models, questions, stops):
             for stop in stops[size]:
                 asked = ("changed", words, size, str(stop))
                 seen, at_first = timed(page.sight, 1, *asked)
-                judged = seen + (timed(page.sight, 2, *asked)[0] if at_first["waits"] else 0)
+                judged = seen + (timed(page.sight, 2, *asked)[0] if at_first["waits"] == 2 else 0)
                 slid.append((seen, judged, judged + timed(page.changed, *asked[1:])[0]))
                 page.tidy()
             found[f"{model} {name}"] = (first, *sorted(slid)[len(slid) // 2])
@@ -109,9 +109,8 @@ def main(words: list[str]) -> int:
     code = f"{ASKED}\nmeasured({list(words[1:] or MODELS)!r}, {QUESTIONS!r}, {STOPS!r})"
     page = json.loads(in_node(folder, code))
     native = json.loads(said_by(sys.executable, "-c", code.replace("\nmeasured(", "\nprint(measured(") + ")"))
-    print(
-        f"{'ms in the page, beside Python':34} {'first asked':>13} {'slid: seen':>13} {'verdict':>13} {'whole':>13}   ratio"
-    )
+    columns = ("first asked", "slid: seen", "verdict", "whole")
+    print(f"{'ms in the page, beside Python':34} {' '.join(f'{column:>13}' for column in columns)}   ratio")
     for name, each in page.items():
         pairs = "  ".join(f"{mine:6.0f} {its:5.0f}" for mine, its in zip(each, native[name], strict=True))
         print(f"{name:34} {pairs} {each[-1] / native[name][-1]:7.1f}")

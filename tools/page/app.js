@@ -58,7 +58,7 @@ async function ask(name, args, { push = true, tab = null } = {}) {
   const slow = setTimeout(() => at("shown").setAttribute("aria-busy", "true"), 150);
   try {
     await loaded;
-    let begun = null; // the question whose first sight is on the screen, and not yet the rest
+    let begun = null; // the question of which a sight is on the screen, and not yet the rest; which it `waits` for
     while (next) {
       const now = next;
       next = null;
@@ -78,18 +78,16 @@ async function ask(name, args, { push = true, tab = null } = {}) {
         next = inTab(now.tab);
         continue;
       }
-      if (!refused) begun = seen.waits ? now : null;
+      if (!refused) begun = seen.waits ? { ...now, waits: seen.waits } : null;
       if (!begun) continue;
       await new Promise((resolve) => setTimeout(resolve, MOVED));
-      if (next) continue;
-      for (const ask of [["sight", 2, begun.name], [begun.name]]) {
-        if (!begun) break;
-        const found = await call(...ask, ...begun.args);
+      while (begun && !next) {
+        const more = await call("sight", begun.waits, begun.name, ...begun.args);
         if (next) break;
-        const answer = JSON.parse(found.found);
+        const answer = JSON.parse(more.found);
         if (refused) at("shown").innerHTML = answer.html; // of the question before
-        else show(answer, { ...now, push: false }, found.took);
-        if (!answer.waits) begun = null;
+        else show(answer, { ...begun, push: false }, more.took);
+        begun = answer.waits ? { ...begun, waits: answer.waits } : null;
       }
     }
     idle = setTimeout(() => call("tidy"), IDLE);

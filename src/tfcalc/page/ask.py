@@ -23,7 +23,7 @@ from tfcalc.named_tuple import NamedTuple
 from tfcalc.page import forms, links, shown
 from tfcalc.report.declared import pictures_of
 from tfcalc.report.number import entries_of
-from tfcalc.report.sheet import FIRST, at_sight, is_left_out
+from tfcalc.report.sheet import FIRST, at_sight, next_sight
 from tfcalc.report.style import Style
 from tfcalc.training.peaks import peaks_shared
 
@@ -94,23 +94,20 @@ def ask(link: str) -> str:
     """Answer a link, in JSON: what the page shows of it.
 
     ``exit`` is the program's code, ``told`` what it said on the standard error, ``html`` the answer (``text`` where it
-    is one), ``waits`` whether something of it is left out; ``words``, ``command`` and ``link`` are the question,
+    is one), ``waits`` the sight that has more of it, or 0; ``words``, ``command`` and ``link`` are the question,
     ``tabs`` and ``form`` what may be asked instead.
     """
     try:
         config = links.config_of(link)
     except TfcalcError as error:
-        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": "", "waits": False})
+        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": "", "waits": 0})
     if config is not None:
         paste(config)
     return asked(links.words_of(link))
 
 
 def sight(number: int, name: str, *arguments: str | bool) -> str:
-    """Answer as the function of this name does, without what takes longer than this sight, which is asked for next.
-
-    ``waits`` says whether anything was left out.
-    """
+    """Answer as the function of this name does, without what is left to a later sight, which ``waits`` says."""
     answer: Callable[..., str] = globals()[name]
     if number == FIRST:
         _STEPS.clear()
@@ -204,7 +201,7 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "told": found.told.rstrip("\n"),
         "html": html,
         "text": found.text if found.drawn is None else "",
-        "waits": is_left_out(),
+        "waits": next_sight(),
         "words": words,
         "command": shlex.join(["tfcalc", *words]),
         "link": links.link_of(words, _config(words)),

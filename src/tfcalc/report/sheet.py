@@ -151,10 +151,10 @@ FIRST, SECOND, WHOLE = 1, 2, 3
 
 
 class Sight:
-    """A sight of an answer, and whether anything was left out at it."""
+    """A sight of an answer, by its number, and the ``next`` one that has more; 0 where there is none."""
 
     def __init__(self, number: int) -> None:
-        self.number, self.left_out = number, False
+        self.number, self.next = number, 0
 
 
 _SIGHT: ContextVar[Sight | None] = ContextVar("_SIGHT", default=None)
@@ -174,25 +174,25 @@ def later(find: Callable[[], T], meanwhile: T, sight: int = WHOLE) -> T:
     """Return what is found, which takes long; before that ``sight`` something else ``meanwhile``.
 
     >>> with at_sight(FIRST):
-    ...     print(later(lambda: "FITS", NOT_YET, SECOND), is_left_out())
-    … True
+    ...     print(later(lambda: "FITS", NOT_YET, SECOND), next_sight())
+    … 2
     >>> with at_sight(SECOND):
-    ...     print(later(lambda: "FITS", NOT_YET, SECOND), is_left_out())
-    FITS False
-    >>> later(lambda: "FITS", NOT_YET), is_left_out()
-    ('FITS', False)
+    ...     print(later(lambda: "FITS", NOT_YET, SECOND), next_sight())
+    FITS 0
+    >>> later(lambda: "FITS", NOT_YET), next_sight()
+    ('FITS', 0)
     """
     now = _SIGHT.get()
     if now is None or now.number >= sight:
         return find()
-    now.left_out = True
+    now.next = min(now.next or sight, sight)
     return meanwhile
 
 
-def is_left_out() -> bool:
-    """Return whether anything was left out at this sight."""
+def next_sight() -> int:
+    """The next sight that has more than was found at this one; 0 where nothing was left out."""
     now = _SIGHT.get()
-    return now is not None and now.left_out
+    return now.next if now else 0
 
 
 At = tuple[int, int]
