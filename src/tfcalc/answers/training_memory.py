@@ -388,19 +388,18 @@ class TrainingMemory(PeakMemory):
 
     def terms(self) -> Tree:
         """Return each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
-        return self._tree(
-            self.full.terms, f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak"
-        )
+        told = f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak"
+        more = (*notes(self.run, self.plan), *of_loop(self.full, self.plan, self.by.units))
+        return self._tensors(self.full.terms, told, *more)
 
     @property
     def live(self) -> Tree:
         """What is live at the peak, tensor by tensor."""
-        return self._tree(self.full.alive, f"as it is at the peak, where {self.peak_bytes:,} bytes are live")
+        return self._tensors(self.full.alive, f"as it is at the peak, where {self.peak_bytes:,} bytes are live")
 
-    def _tree(self, whole: Component, when: str) -> Tree:
+    def _tensors(self, whole: Component, *told: str) -> Tree:
         from tfcalc.analysis.itemized import tree_of_terms  # what explain opens
 
-        told = (when, *notes(self.run, self.plan), *of_loop(self.full, self.plan, self.by.units))
         said = {**stated(self.run, self.plan), "units": self.by.units}
         return tree_of_terms(self._model, self.run, self.plan, whole, said, told, LETTERS)
 
