@@ -257,10 +257,11 @@ class Train(Answer):
             yield from (f"--gpu {number}{gpu.name} (hours on a card of {gpu.memory})" for gpu in alike)
         if self.question.card is not None and self.only.seconds_of_step is None and self.only.floor:
             if self.question.plan.method not in WRITES:
-                one, price = self.only, " --price 2.50" * (self.only.price is None)
-                seconds = one.at_a_share(USUAL_SHARE)
-                told = duration(one.hours(seconds)) + (f", {money_in_words(one.cost(seconds))}" if one.price else "")
-                yield f"--mfu {USUAL_SHARE:.0%}{price} (at that share of the peak {told})"
+                one = self.only
+                hours = one.hours(one.at_a_share(USUAL_SHARE))
+                an_hour, said = (one.price.typical, "") if one.price else (A_PRICE, f" --price {A_PRICE:.2f}")
+                told = f"{duration(hours)}, {money_in_words(hours * one.gpus * an_hour)}"
+                yield f"--mfu {USUAL_SHARE:.0%}{said} (at that share of the peak {told})"
             half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
@@ -455,8 +456,8 @@ OF_A_SERVER, HOURS_OF_A_DAY = 8, 24
 """GPUs of a server, which are rented together."""
 NUMBERS_OF_GPUS = 6
 """Numbers of GPUs that are tried at most to end a run in time."""
-USUAL_SHARE = 0.35
-"""MFU that is proposed where nothing is estimated."""
+USUAL_SHARE, A_PRICE = 0.35, 2.50
+"""MFU that is proposed where nothing is estimated; US dollars of a GPU and an hour, where no price is known."""
 HOURS_OF_A_RUN = 1
 """Hours from which on a run with one sequence at a time is told of larger batches; of more GPUs from a month on."""
 
