@@ -135,7 +135,7 @@ def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fra
 
 
 def _scale(unit: str, units: Mapping[str, int] | None) -> int | None:
-    """What a unit multiplies by, by these ``units`` or as a count; None where it is none."""
+    """Factor of a unit, by these ``units`` or as a count; None where it is none."""
     return units.get(unit.lower()) if units else (SI | IEC).get(IN_WORDS.get(unit.lower(), unit))
 
 
@@ -208,6 +208,16 @@ def short_bytes(number: float, system: str = "iec") -> str:
         return f"{size:.3g} {names[power - 1]}"
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{size:,.{digits}f} {names[power - 1]}"
+
+
+def bytes_in_words(number: float, system: str = "iec") -> str:
+    """All bytes, and as people say them.
+
+    >>> bytes_in_words(497_759_232), bytes_in_words(512)
+    ('497,759,232 bytes (475 MiB)', '512 bytes')
+    """
+    said = short_bytes(number, system)
+    return f"{number:,} bytes" + ("" if said.endswith(" B") else f" ({said})")
 
 
 HOURS = 7200

@@ -344,7 +344,7 @@ class TermOpened(NamedTuple):
 
 
 class PartOpened(NamedTuple):
-    """What of a part is live at the peak, tensor by tensor: the part and its twin in formulas, in their tree."""
+    """Tensors of a part that are live at the peak: the part and its twin in formulas, in their tree."""
 
     tree: Tree
     both: tuple[Node, Node]
@@ -462,7 +462,7 @@ class Judge(Protocol):
 
 
 def _of_budget(budget: Capacity) -> Way:
-    """What may be used follows from a card's memory: a share of it, or all but the driver's context."""
+    """Bytes that may be used follow from a card's memory: a share of it, or all but the driver's context."""
     if not budget.memory:
         return given("given by --budget")
     told = "; ".join(budget.notes)
@@ -644,7 +644,7 @@ class Memory(Report):
 
     @property
     def live(self) -> Tree | None:
-        """What is live at the peak, tensor by tensor; None where that is no tree of tensors."""
+        """Tensors that are live at the peak; None where it is no tree of tensors."""
         return None
 
     def folds_of_part(self, entry: Entry, key: str) -> Iterator[Way]:

@@ -174,7 +174,7 @@ class ServingMemory(PeakMemory):
 
     @property
     def live(self) -> Tree:
-        """What is live at the peak, tensor by tensor."""
+        """Tensors that are live at the peak."""
         return self.itemized
 
     @cached_property

@@ -99,7 +99,7 @@ class RunKeys(VerdictKeys):
 
 
 def _at_the_peak(one: RunOnCard) -> Way:
-    """How the hours of the floor follow: FLOPs over those of a second; of GRPO its weights are read, too."""
+    """Origin of the hours of the floor: FLOPs over those of a second; of GRPO its weights are read, too."""
     if one.floor != one.computing:
         return found(
             "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "

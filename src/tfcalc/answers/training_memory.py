@@ -394,7 +394,7 @@ class TrainingMemory(PeakMemory):
 
     @property
     def live(self) -> Tree:
-        """What is live at the peak, tensor by tensor."""
+        """Tensors that are live at the peak."""
         return self._tensors(self.full.alive, f"as it is at the peak, where {self.peak_bytes:,} bytes are live")
 
     def _tensors(self, whole: Component, *told: str) -> Tree:

@@ -22,7 +22,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.explanation import Explained
 from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
-from tfcalc.units import short_bytes
+from tfcalc.units import bytes_in_words, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.report.explanation import Line
@@ -116,7 +116,8 @@ class Derivation(Explained):
         """A row for each term, and the number; bytes are told as people say them, too."""
         units = str(self.conventions.get("units", "iec"))
         number = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
-        number += f" bytes ({short_bytes(self.value, units)})" if _is_of_bytes(self.path) else ""
+        if _is_of_bytes(self.path):
+            number = bytes_in_words(self.value, units)
         name = "sum" if self.how == "sum" else self.path
         told = [self.formula] if self.formula and name != "sum" else []
         numbers = [

@@ -34,7 +34,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.opening import Constant, Same, Stated, found, ratio, total
 from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, for_people
 from tfcalc.report.style import Style
-from tfcalc.units import short_bytes
+from tfcalc.units import bytes_in_words
 
 if TYPE_CHECKING:
     from tfcalc.report.concepts import Concept
@@ -344,10 +344,11 @@ class Explanation(Explained):
         if self.order is not None:
             return self._growth([*depths, 0])
         remarks = dict.fromkeys(f"{', '.join(line.names)}: {line.note}" for line in self.lines if line.note)
-        units = str(self.conventions.get("units", "iec"))
-        rounded = f" ({short_bytes(self.answer, units)})" if self.unit == "bytes" else ""
+        number = f"{self.answer:,} {self.quantity}"
+        if self.unit == "bytes":
+            number = bytes_in_words(self.answer, str(self.conventions.get("units", "iec")))
         sheet = Sheet(
-            title=f"{self.target}: {self.answer:,} {self.quantity}{rounded}",
+            title=f"{self.target}: {number}",
             subtitle=f"{self.path} of {self.heading}",
             columns=[
                 Column("what", numeric=False, folds=True),
