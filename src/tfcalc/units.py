@@ -211,7 +211,7 @@ def short_bytes(number: float, system: str = "iec") -> str:
 
 
 def bytes_in_words(number: float, system: str = "iec") -> str:
-    """All bytes, and as people say them.
+    """Exact bytes, and the same as people say it.
 
     >>> bytes_in_words(497_759_232), bytes_in_words(512)
     ('497,759,232 bytes (475 MiB)', '512 bytes')

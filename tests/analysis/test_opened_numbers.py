@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from math import isclose
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -196,9 +197,9 @@ def test_a_peak_is_opened_down_to_its_tensors() -> None:
 )
 def test_a_budget_is_opened(plan: Training | Serving, budget: str, how: str, terms: list[float]) -> None:
     """A 4090's driver reports 23.5 GiB, of which its context takes 512 MiB; vLLM took 90 % of a card for years."""
-    by = {"training": plan} if isinstance(plan, Training) else {"serving": plan}
-    asked = {"budget": budget} if budget.endswith("GiB") else {"gpu": budget}
-    judged = tfcalc.fits("llama-3-8b", **by, **asked)
+    asked: dict[str, Any] = {"training" if isinstance(plan, Training) else "serving": plan}
+    asked["budget" if budget.endswith("GiB") else "gpu"] = budget
+    judged = tfcalc.fits("llama-3-8b", **asked)
     found = tfcalc.explain("budget_bytes", judged)
     assert isinstance(found, Derivation)
     assert (found.how, [term.value for term in found.terms]) == (how, terms)
