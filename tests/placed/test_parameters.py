@@ -240,14 +240,23 @@ def test_devices_share_every_product_of_experts(tp: int, ep: int, etp: int, dp: 
 @pytest.mark.parametrize(
     ("at", "words"),
     [
-        (Layout(2, ep=3), "expert 3 x expert tensor 2 = 6 GPUs do not divide a stage's tensor 2 x .* nearest: data 3"),
+        (
+            Layout(2, ep=3),
+            "expert 3 x expert tensor 2 = 6 GPUs do not divide a stage's tensor 2 x .* nearest: expert 1",
+        ),
+        (Layout(ep=3, dp=8), "do not divide a stage's .* data 8 = 8; nearest: expert 2, 4"),
+        (Layout(etp=3, dp=8), "do not divide a stage's .* data 8 = 8; nearest: expert tensor 2, 4"),
         (Layout(ep=3, dp=3), "experts 8 not divisible by expert 3; nearest: 2, 4"),
         (
             Layout(1, ep=4, etp=5, dp=20),
             "feed-forward size of an expert 96 not divisible by expert tensor 5; nearest: 4, 6",
         ),
         (Layout(pp=3), "layers 4 not divisible by pipeline 3; nearest: 2, 4"),
-        (Layout(pp=3, first_layers=1), "layers between 3 not divisible by pipeline stages 2; nearest: 1, 3"),
+        (Layout(pp=3, first_layers=1), "layers between 3 not .* by pipeline stages 2; nearest: 0 or 2 layers of that"),
+        (
+            Layout(pp=4, first_layers=1, last_layers=2),
+            "layers between 1 not .*; nearest: 2 or 4 layers of the first and",
+        ),
         (Layout(pp=2, first_layers=3, last_layers=3), "layers of all stages: 6, and there are 4"),
         (Layout(pp=2, first_layers=5), "layers 4 less those of the first"),
         (Layout(pp=2, counts_loss=True), "layers and the loss 5 not divisible by pipeline 2"),

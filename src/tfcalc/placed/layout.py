@@ -163,11 +163,23 @@ class Layout(NamedTuple):
             check_same("layers of all stages", total(given), layers)
         else:
             check_least(f"layers {layers:,} less those of the first and the last stage:", rest, 0)
-            check_even("layers between", rest, "pipeline stages", others)
+            self._check_between(rest, others)
         at_end = self.first_layers if self.first else self.last_layers if self.last else None
         own: Num = divide(rest, others) if at_end is None else at_end
         check_even("layers of a stage", own, "interleave", self.vpp)
         return own
+
+    def _check_between(self, rest: Num, stages: Num) -> None:
+        """Raise InvalidModel, with the nearest layers of its ends, if the stages between cannot share the rest."""
+        over, shared = known(rest), known(stages)
+        if over is None or shared is None or over % shared == 0:
+            return
+        given = [each for each in (self.first_layers, self.last_layers) if each is not None]
+        ends = value_of(total(given))
+        near = [each for each in (ends - (shared - over % shared), ends + over % shared) if each >= 0]
+        whose = "the first and the last stage together" if len(given) > 1 else "that stage"
+        fact = f"layers between {over:,} not divisible by pipeline stages {shared:,}"
+        raise InvalidModel(fact, f"nearest: {' or '.join(map(str, near))} layers of {whose}")
 
     def layers_of_chunks(self, here: int) -> list[int]:
         """Return how many of the layers of its stage are in each of its chunks.
@@ -263,10 +275,14 @@ class Layout(NamedTuple):
             return
         if there is None or asked is None or there % asked == 0:
             return
-        group, enough = value_of(self.tp * self.cp), lcm(asked, value_of(self.tp * self.cp))
         fact = f"expert {self.ep:,} x expert tensor {self.of_an_expert:,} = {asked:,} GPUs do not divide a stage's"
         counted = f"tensor {self.tp:,} x context {self.cp:,} x data {self.dp:,} = {there:,}"
-        raise InvalidModel(f"{fact} {counted}", f"nearest: data {_multiple(enough // group, value_of(self.dp)):,}")
+        of_an_expert = value_of(self.of_an_expert)
+        if there % of_an_expert:
+            what, near = "expert tensor", near_divisors(there, of_an_expert)
+        else:
+            what, near = "expert", near_divisors(there // of_an_expert, value_of(self.ep))
+        raise InvalidModel(f"{fact} {counted}", f"nearest: {what} {', '.join(map(str, near))}")
 
     def _check_replicas(self) -> None:
         """Raise InvalidModel if the GPUs with the same weights, or with the same experts, cannot be in replicas."""
