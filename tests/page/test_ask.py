@@ -131,6 +131,26 @@ def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
     assert all(set(cells) <= set(later[name]) for name, cells in told.items())
 
 
+@pytest.mark.parametrize("line", ["fit llama-3-8b --gpu rtx-4090", "fit gpt2 --gpu t4 --serve --context 512"])
+def test_a_verdict_that_rests_on_bytes_alone_is_there_at_first_sight(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Full fine-tuning of 8B parameters takes more than 24 GB, whatever an allocator does; serving has none."""
+
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("a simulated allocator takes longer than all else")
+
+    page._ANSWERS.pop(tuple(shlex.split(line)), None)
+    with monkeypatch.context() as patched:
+        patched.setattr("tfcalc.training.peaks.reserved", not_asked)
+        first = json.loads(page.first("typed", line))
+    whole = json.loads(page.typed(line))
+    title = whole["html"].partition("</h2>")[0]
+    assert first["waits"]
+    assert first["html"].partition("</h2>")[0] == title
+    assert "FIT" in title
+
+
 @pytest.mark.parametrize("line", ["params gpt2", "memory gpt2 --train --seq 128", "no-such-model"])
 def test_what_is_there_at_once_is_whole_at_first_sight(line: str) -> None:
     first = page.first("typed", line)

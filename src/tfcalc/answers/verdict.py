@@ -307,11 +307,12 @@ class Fit(WithSheet):
         return later(self._in_full, None) or self._at_first_sight()
 
     def _at_first_sight(self) -> Sheet:
-        """Return what is asked beside what there is, before the verdict."""
+        """Return what is asked beside what there is, and the verdict where nothing has to be simulated for it."""
+        at_once = self.case.told_at_once(self.report.answer)
         unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
         sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes()]
         return Sheet(
-            title=f"{NOT_YET} {self._facts} ({self._left})",
+            title=self.verdict if at_once else f"{NOT_YET} {self._facts} ({self._left})",
             subtitle=self.subtitle,
             columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
             rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *sizes],
@@ -740,6 +741,10 @@ class Case(Generic[P]):
         """Return whether ``total`` bytes do not fit, whatever their error."""
         return not self._room.holds(total)
 
+    def told_at_once(self, _total: int) -> bool:
+        """Return whether the verdict on ``total`` bytes rests on these alone, and on no simulated allocator."""
+        return True
+
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
         """Return whether an allocator finds room for it in this many bytes."""
         return True
@@ -912,6 +917,10 @@ class StepCase(Case["Training"]):
     def beyond(self, total: int) -> bool:
         """Return whether ``total`` bytes do not fit, even if published peaks were lower."""
         return self.rule.beyond(total)
+
+    def told_at_once(self, total: int) -> bool:
+        """Return whether no allocator decides: none is simulated, or ``total`` bytes are too many for any."""
+        return not self.simulates or self.beyond(total)
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""
