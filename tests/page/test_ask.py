@@ -225,6 +225,16 @@ def test_other_questions_keep_what_they_can_use() -> None:
     assert "--lora" in words_of(tabs["Does it fit?"])
 
 
+def test_whether_it_fits_begins_with_all_weights_trained_and_leads_to_adapters() -> None:
+    """A 24 GB card cannot train an 8B model in full, and can with QLoRA."""
+    fit = next(tab["link"] for tab in asked("overview/llama-3-8b")["tabs"] if tab["label"] == "Does it fit?")
+    assert words_of(fit) == ["fit", "llama-3-8b", "--gpu", "rtx-4090"]
+    shown = asked(fit)["html"]
+    assert "DOES NOT FIT" in shown
+    link = next(one for one in Links(shown).found["asks"] if "lora" in one)
+    assert "FITS" in asked(link)["html"].partition("</h2>")[0]
+
+
 CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 4, "vocab_size": 1000, "n_positions": 64}
 
 
