@@ -262,6 +262,19 @@ def test_a_wrong_config_is_refused_in_the_same_line(tfcalc: Program, tmp_path: P
     assert not found["html"]
 
 
+def test_a_wrong_config_leaves_the_one_before() -> None:
+    good = json.loads(page.pasted(json.dumps(CONFIG), json.dumps(["params", "gpt2"])))
+    wrong = json.loads(page.pasted("{", json.dumps(good["words"])))
+    assert "words" not in wrong  # it is no question
+    assert json.loads(page.asked(good["words"]))["html"] == good["html"]
+
+
+def test_a_config_is_right_where_only_the_question_is_refused() -> None:
+    found = json.loads(page.pasted(json.dumps(CONFIG), json.dumps(["memory", "gpt2", "--train", "--seq", "1x"])))
+    assert (found["exit"], found["words"][:2]) == (2, ["memory", PASTED])
+    assert "--seq '1x'" in found["told"]
+
+
 def test_a_link_whose_config_is_broken_is_refused() -> None:
     found = asked("params/config.json?@config=xx")
     assert found["exit"] == 2
@@ -277,9 +290,11 @@ def test_a_wrong_line_is_refused_as_the_program_does(tfcalc: Program, line: str)
 
 
 def test_what_a_config_says_is_text_and_not_html() -> None:
-    found = json.loads(page.pasted(json.dumps({**CONFIG, "architectures": ["<img src=x>"]}), '["overview", "gpt2"]'))
+    config = json.dumps({**CONFIG, "architectures": ["<img src=x>"]})
+    found = asked(link_of(["overview", PASTED], config.encode()))
     assert "<img" in found["told"]  # which the page shows as text
     assert "<img" not in found["html"] + found["form"]
+    assert "<img" in json.loads(page.pasted(config, '["overview", "gpt2"]'))["told"]
     assert "<script" not in asked("params/<script>alert(1)<%2Fscript>")["html"]
 
 
