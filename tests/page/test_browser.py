@@ -30,6 +30,8 @@ DRAWN = """() => {
     && all("pre > code").every((code) => code.scrollWidth <= code.clientWidth || code.tabIndex === 0);
 }"""
 """The theme and `docs/assets/focus.js` have done their work, which takes seconds where the machine is busy."""
+CLICK = "new MouseEvent('click', { bubbles: true, cancelable: true })"
+"""Of what may be a part of a picture."""
 AXE = "axe-core@4.14.1"
 AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
 LOADED = 120_000
@@ -257,6 +259,31 @@ def test_the_focus_goes_to_why_a_link_of_the_answer_is_refused(opened: Opened) -
     opened.page.evaluate("document.querySelector('#shown .further a').href = '#memory/gpt2?train&zero=3'")
     opened.press("#shown .further a")
     assert opened.has_focus("#told.bad")
+
+
+@pytest.mark.parametrize(
+    ("link", "number"),
+    [("flops/llama-3-8b?train", "flops.components.model.layers.flops"), ("params/deepseek-v3", "params.total_params")],
+)
+def test_a_derivation_is_whole_on_every_screen(opened: Opened, link: str, number: str) -> None:
+    """With numbers of 15 digits and formulas beside, in the panel that a number opens."""
+    opened.ask(link)
+    opened.page.evaluate(f"document.querySelector('#shown a.opens[href*=\"{number}/\"]').dispatchEvent({CLICK})")
+    opened.page.wait_for_selector("#opened .derived", timeout=ANSWERED)
+    found = {}
+    for width in (360, 768, 1100, 1440):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        found[width] = opened.page.evaluate("""() => {
+          const one = document.querySelector("#opened .scroll");
+          const line = document.createRange();
+          const lines = (cell) => (line.selectNodeContents(cell), [...line.getClientRects()]);
+          const values = [...one.querySelectorAll("td.n:not(:empty)")].map(lines);
+          const right = one.getBoundingClientRect().right;
+          const whole = values.every((each) => each.every((box) => box.height < 30 && box.right <= right));
+          return [values.length > 5, whole, one.scrollWidth <= one.clientWidth];
+        }""")
+    opened.page.keyboard.press("Escape")
+    assert [one for one in found.items() if not all(one[1])] == []
 
 
 def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
