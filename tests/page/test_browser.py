@@ -261,6 +261,36 @@ def test_the_focus_goes_to_why_a_link_of_the_answer_is_refused(opened: Opened) -
     assert opened.has_focus("#told.bad")
 
 
+@pytest.mark.parametrize(("width", "height"), [(360, 800), (768, 1024)])
+def test_options_are_in_reach_beside_the_verdict(opened: Opened, width: int, height: int) -> None:
+    """On a narrow screen they open over the lower half, and the verdict stays above while one is moved."""
+    page = opened.page
+    seen = """() => {
+      const box = document.querySelector("#shown .verdict a").getBoundingClientRect();
+      const at = (y) => document.elementFromPoint(box.left + 4, y)?.closest(".verdict");
+      return Boolean(at(box.top + 4) && at(box.bottom - 4));
+    }"""
+    assert page.is_hidden("#options")
+    page.set_viewport_size({"width": width, "height": height})
+    try:
+        opened.ask(f"fit/gpt2?gpu=rtx-4090&seq={width}")
+        assert page.is_hidden("#question")
+        assert page.evaluate(seen)
+        page.focus("#options")
+        page.keyboard.press("Enter")
+        assert page.evaluate(seen)
+        page.evaluate("scrollTo(0, document.querySelector('#shown table').getBoundingClientRect().top)")
+        opened.press("#s-seq_len", "ArrowRight")
+        assert page.evaluate("scrollY") > 0
+        assert page.evaluate(seen)
+        page.keyboard.press("Escape")
+        assert page.is_hidden("#question")
+        assert opened.has_focus("#options")
+    finally:
+        page.set_viewport_size({"width": 1440, "height": 900})
+    assert page.is_visible("#question")
+
+
 @pytest.mark.parametrize(
     ("link", "number"),
     [("flops/llama-3-8b?train", "flops.components.model.layers.flops"), ("params/deepseek-v3", "params.total_params")],
@@ -470,6 +500,8 @@ def test_everyone_can_use_it(browser: Any, base: str, axe: str, scheme: str) -> 
     found.wait(before)
     for width in (1440, 360):
         found.page.set_viewport_size({"width": width, "height": 900})
+        if width == 360:
+            found.page.click("#options")
         faults = found.page.evaluate("axe.run().then((done) => done.violations)")
         told += [(one["id"], one["nodes"][0]["html"]) for one in faults if one["impact"] in ("serious", "critical")]
         found.page.screenshot(path=PICTURES / f"{scheme}-{width}-refused.png")
@@ -596,7 +628,7 @@ def test_the_page_is_used_by_the_keyboard_alone(browser: Any, base: str) -> None
     assert "Skip to the answer" in names[0]
     assert all(name for tag, name, _, _ in stops if tag != "BODY"), stops
     assert all(seen and wide for tag, _, seen, wide in stops if tag != "BODY"), stops
-    assert {"FLOPs", "Paste a config", "124,439,808"} <= set(names)
+    assert {"FLOPs", "Paste a config", "Options", "124,439,808"} <= set(names)
     before = found.answers
     page.locator("#tabs a", has_text="FLOPs").focus()
     page.keyboard.press("Enter")

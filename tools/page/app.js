@@ -344,7 +344,23 @@ function close() {
   if (lost && from) (from.isConnected ? from : again(from)).focus();
 }
 at("close").addEventListener("click", close);
-addEventListener("keydown", (event) => event.key === "Escape" && !at("origin").hidden && !at("config").open && close());
+
+// --- the options, which a narrow screen has room for beside the answer only while they are asked for
+
+function options(open) {
+  at("options").setAttribute("aria-expanded", open);
+  document.documentElement.classList.toggle("asking", open);
+}
+const asking = () => at("options").getAttribute("aria-expanded") === "true";
+at("options").addEventListener("click", () => options(!asking()));
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || at("config").open) return;
+  if (!at("origin").hidden) close();
+  else if (asking()) {
+    if (at("question").contains(document.activeElement)) at("options").focus();
+    options(false);
+  }
+});
 
 // --- copies
 
