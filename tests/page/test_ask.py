@@ -138,9 +138,10 @@ def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
     assert all(set(cells) <= set(later[name]) for name, cells in told.items())
 
 
-@pytest.mark.parametrize(
-    "line", [*ON_CARDS[:2], "fit llama-3-8b --lora --gpu rtx-4090", "memory gpt2 --serve --gpu t4"]
-)
+JUDGED = (*ON_CARDS[:2], "fit llama-3-8b --lora --gpu rtx-4090", "memory gpt2 --train --seq 256 --gpu t4")
+
+
+@pytest.mark.parametrize("line", JUDGED)
 def test_the_verdict_comes_before_what_else_would_fit(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     def not_asked(*_: object, **__: object) -> None:
         raise AssertionError("what would fit, and how much there could be of it, takes longer than the verdict")
@@ -156,6 +157,26 @@ def test_the_verdict_comes_before_what_else_would_fit(monkeypatch: pytest.Monkey
     assert verdict.startswith(("FITS", "MAY NOT FIT", "DOES NOT FIT"))
     assert heading(whole).startswith(verdict)
     assert second["exit"] == whole["exit"]
+
+
+@pytest.mark.parametrize("line", ["fit llama-3-8b --gpu rtx-4090", "fit gpt2 --gpu t4 --serve --context 512"])
+def test_a_verdict_that_rests_on_bytes_alone_is_there_at_first_sight(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Full fine-tuning of 8B parameters takes more than 24 GB, whatever an allocator does; serving has none."""
+
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("a simulated allocator takes longer than all else")
+
+    page._ANSWERS.pop(tuple(shlex.split(line)), None)
+    with monkeypatch.context() as patched:
+        patched.setattr("tfcalc.training.peaks.reserved", not_asked)
+        first = json.loads(page.sight(1, "typed", line))
+    whole = json.loads(page.typed(line))
+    assert first["waits"] == 3
+    assert heading(whole).startswith(heading(first))
+    assert "FIT" in heading(first)
+    assert first["exit"] == whole["exit"]
 
 
 @pytest.mark.parametrize("line", ["params gpt2", "memory gpt2 --train --seq 128", "no-such-model"])
@@ -233,6 +254,16 @@ def test_other_questions_keep_what_they_can_use() -> None:
     assert "--lora" in words_of(tabs["Does it fit?"])
 
 
+def test_whether_it_fits_begins_with_all_weights_trained_and_leads_to_adapters() -> None:
+    """A 24 GB card cannot train an 8B model in full, and can with QLoRA."""
+    fit = next(tab["link"] for tab in asked("overview/llama-3-8b")["tabs"] if tab["label"] == "Does it fit?")
+    assert words_of(fit) == ["fit", "llama-3-8b", "--gpu", "rtx-4090"]
+    shown = asked(fit)["html"]
+    assert "DOES NOT FIT" in shown
+    link = next(one for one in Links(shown).found["asks"] if "lora" in one)
+    assert "FITS" in asked(link)["html"].partition("</h2>")[0]
+
+
 CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 4, "vocab_size": 1000, "n_positions": 64}
 
 
@@ -260,6 +291,19 @@ def test_a_wrong_config_is_refused_in_the_same_line(tfcalc: Program, tmp_path: P
     assert not found["html"]
 
 
+def test_a_wrong_config_leaves_the_one_before() -> None:
+    good = json.loads(page.pasted(json.dumps(CONFIG), json.dumps(["params", "gpt2"])))
+    wrong = json.loads(page.pasted("{", json.dumps(good["words"])))
+    assert "words" not in wrong  # it is no question
+    assert json.loads(page.asked(good["words"]))["html"] == good["html"]
+
+
+def test_a_config_is_right_where_only_the_question_is_refused() -> None:
+    found = json.loads(page.pasted(json.dumps(CONFIG), json.dumps(["memory", "gpt2", "--train", "--seq", "1x"])))
+    assert (found["exit"], found["words"][:2]) == (2, ["memory", PASTED])
+    assert "--seq '1x'" in found["told"]
+
+
 def test_a_link_whose_config_is_broken_is_refused() -> None:
     found = asked("params/config.json?@config=xx")
     assert found["exit"] == 2
@@ -275,9 +319,11 @@ def test_a_wrong_line_is_refused_as_the_program_does(tfcalc: Program, line: str)
 
 
 def test_what_a_config_says_is_text_and_not_html() -> None:
-    found = json.loads(page.pasted(json.dumps({**CONFIG, "architectures": ["<img src=x>"]}), '["overview", "gpt2"]'))
+    config = json.dumps({**CONFIG, "architectures": ["<img src=x>"]})
+    found = asked(link_of(["overview", PASTED], config.encode()))
     assert "<img" in found["told"]  # which the page shows as text
     assert "<img" not in found["html"] + found["form"]
+    assert "<img" in json.loads(page.pasted(config, '["overview", "gpt2"]'))["told"]
     assert "<script" not in asked("params/<script>alert(1)<%2Fscript>")["html"]
 
 

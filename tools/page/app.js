@@ -43,11 +43,13 @@ function call(name, ...args) {
 // --- one question after the other: of several that wait, the last one is asked. What is found at first sight is shown
 // at once, what takes longer after it, and then the whole answer, unless there is another question by then.
 
-let shown = null; // the answer that is on the screen
+let shown = null; // the question that is on the screen, with its answer unless it was refused
+let answered = null; // the one whose answer is on the screen
 let next = null;
 let busy = false;
 let idle = 0;
 const changes = new Map(); // what has been changed since the answer on the screen was asked for, in order
+const refusals = new Set(); // names of the options that were changed last, where the program refused it
 
 async function ask(name, args, { push = true, tab = null } = {}) {
   if (name !== "changed") changes.clear();
@@ -72,8 +74,10 @@ async function ask(name, args, { push = true, tab = null } = {}) {
       if (next) continue;
       for (const [name, value] of sent) if (changes.get(name) === value) changes.delete(name);
       const seen = JSON.parse(sight.found);
-      show(seen, now, sight.took);
       const refused = !seen.html && !seen.text;
+      const unread = now.name === "pasted" && !seen.words; // the config is refused itself: the page stays as it is
+      if (unread) pasting(seen.told);
+      else show(seen, { ...now, sent }, sight.took);
       if (now.tab !== null && !refused) {
         next = inTab(now.tab);
         continue;
@@ -85,8 +89,8 @@ async function ask(name, args, { push = true, tab = null } = {}) {
         const more = await call("sight", begun.waits, begun.name, ...begun.args);
         if (next) break;
         const answer = JSON.parse(more.found);
-        if (refused) at("shown").innerHTML = answer.html; // of the question before
-        else show(answer, { ...begun, push: false }, more.took);
+        if (refused && !unread) at("shown").innerHTML = answer.html; // of the question before
+        else show(answer, { ...begun, push: false, further: true }, more.took);
         begun = answer.waits ? { ...begun, waits: answer.waits } : null;
       }
     }
@@ -107,7 +111,9 @@ function tell(text, bad) {
   at("told").classList.toggle("bad", Boolean(bad));
 }
 
-function show(answer, { name, args, push }, took) {
+function show(answer, { name, args, push, sent = [], further = false }, took) {
+  const focused = document.activeElement;
+  const inside = at("result").contains(focused);
   tell(answer.told, answer.exit > 1);
   const noted = document.documentElement.dataset;
   noted[answer.waits ? "seen" : "took"] = took.toFixed(1);
@@ -115,11 +121,17 @@ function show(answer, { name, args, push }, took) {
     noted.exit = answer.exit;
     noted.answers = Number(noted.answers ?? 0) + 1;
   }
-  if (answer.html || answer.text || !answer.words) {
+  const refused = !answer.html && !answer.text;
+  if (!refused || !answer.words) {
     at("shown").innerHTML = answer.html;
     if (answer.text) at("shown").append(Object.assign(document.createElement("pre"), { textContent: answer.text }));
+    answered = refused ? null : answer;
   }
-  at("shown").classList.toggle("stale", !(answer.html || answer.text));
+  outdated(refused, answer.link);
+  if (name === "pasted" && at("config").open) at("config").close();
+  if (refused && inside) at("told").focus();
+  else if (inside && further) again(focused).focus({ preventScroll: true });
+  else if (inside || (name === "pasted" && !further)) heading().focus();
   if (!answer.words) return;
   const before = shown;
   shown = answer;
@@ -131,8 +143,34 @@ function show(answer, { name, args, push }, took) {
   document.title = answer.command;
   drawTabs(answer.tabs);
   drawForm(answer, before, name === "changed");
+  if (!refused || name !== "changed") refusals.clear();
+  if (refused) for (const [option] of sent) refusals.add(option);
+  for (const control of document.querySelectorAll("#model, #question [name]")) {
+    if (refusals.has(control.name)) control.setAttribute("aria-invalid", "true");
+    else control.removeAttribute("aria-invalid");
+  }
   if (!at("origin").hidden && (!before || before.link !== answer.link)) close();
 }
+
+// Of a question that is refused there is no answer: that to the one before is below, and out of use.
+function outdated(refused, link) {
+  at("shown").classList.toggle("stale", refused);
+  at("shown").inert = refused;
+  at("earlier").hidden = !refused || !answered || answered.link === link;
+  if (at("earlier").hidden) return;
+  at("earlier-question").href = `#${answered.link}`;
+  at("earlier-question").textContent = answered.command;
+}
+
+// Where the focus goes in an answer that is drawn anew: to its beginning, so that Tab goes on from there.
+function heading() {
+  const first = at("shown").querySelector("h2, pre");
+  if (first) first.tabIndex = -1;
+  return first ?? at("answer");
+}
+
+// A link that was in the answer before more of it was there.
+const again = (link) => [...at("shown").querySelectorAll("a")].find((each) => each.isEqualNode(link)) ?? heading();
 
 function drawTabs(tabs) {
   const nav = at("tabs");
@@ -154,10 +192,10 @@ function drawForm(answer, before, typing) {
   const shape = (one) => one && one.shape + one.tabs.findIndex((tab) => tab.current);
   if (shape(answer) !== shape(before)) {
     const open = form.querySelector("details")?.open;
-    const turned = form.contains(document.activeElement) && document.activeElement.id;
+    const turned = form.contains(document.activeElement) && document.activeElement;
     form.innerHTML = answer.form;
     if (open && form.querySelector("details")) form.querySelector("details").open = true;
-    if (turned) at(turned)?.focus();
+    if (turned) (at(turned.id) ?? form.querySelector(`[name="${turned.name}"]`))?.focus(); // a rank goes with its switch
     return;
   }
   if (!answer.html && !answer.text) return; // refused: nothing is known of it that the controls could show
@@ -222,18 +260,28 @@ addEventListener("popstate", ({ state }) => {
 
 // --- a config that is pasted, chosen or dropped
 
-at("paste").addEventListener("click", () => at("config").showModal());
+// The dialog, with why the config in it was refused.
+function pasting(told) {
+  at("config-told").textContent = told;
+  if (!at("config").open) at("config").showModal();
+  at("config-text").focus();
+}
+at("paste").addEventListener("click", () => pasting(""));
 at("config-file").addEventListener("change", async ({ target }) => {
   if (target.files[0]) at("config-text").value = await target.files[0].text();
 });
-at("config").addEventListener("close", () => {
-  if (at("config").returnValue === "ask") paste(at("config-text").value);
+at("config").addEventListener("submit", (event) => {
+  if (event.submitter?.value === "cancel") return;
+  event.preventDefault(); // it closes when there is an answer
+  paste();
 });
-const paste = (text) => ask("pasted", [text, JSON.stringify(shown?.words ?? [])]);
+const paste = () => ask("pasted", [at("config-text").value, JSON.stringify(shown?.words ?? [])]);
 addEventListener("dragover", (event) => event.preventDefault());
 addEventListener("drop", async (event) => {
   event.preventDefault();
-  if (event.dataTransfer.files[0]) paste(await event.dataTransfer.files[0].text());
+  if (!event.dataTransfer.files[0]) return;
+  at("config-text").value = await event.dataTransfer.files[0].text();
+  paste();
 });
 
 // --- a number that is clicked opens beside the answer
@@ -289,13 +337,32 @@ function back(place) {
 }
 
 function close() {
+  const focused = document.activeElement;
+  const from = trail[0]?.from;
+  trail = [];
+  const lost = focused === document.body || at("origin").contains(focused);
   at("origin").hidden = true;
   document.body.classList.remove("opened");
-  trail[0]?.from?.focus?.();
-  trail = [];
+  if (lost && from) (from.isConnected ? from : again(from)).focus();
 }
 at("close").addEventListener("click", close);
-addEventListener("keydown", (event) => event.key === "Escape" && !at("origin").hidden && !at("config").open && close());
+
+// --- the options, which a narrow screen has room for beside the answer only while they are asked for
+
+function options(open) {
+  at("options").setAttribute("aria-expanded", open);
+  document.documentElement.classList.toggle("asking", open);
+}
+const asking = () => at("options").getAttribute("aria-expanded") === "true";
+at("options").addEventListener("click", () => options(!asking()));
+addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || at("config").open) return;
+  if (!at("origin").hidden) close();
+  else if (asking()) {
+    if (at("question").contains(document.activeElement)) at("options").focus();
+    options(false);
+  }
+});
 
 // --- copies
 

@@ -27,7 +27,7 @@ from tfcalc.plans import COLOCATE, SFT, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
-from tfcalc.report.sheet import NOT_YET, SECOND, Bytes, Cell, Column, InUnit, Sheet, later, of
+from tfcalc.report.sheet import FIRST, NOT_YET, SECOND, Bytes, Cell, Column, InUnit, Sheet, later, of
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import (
     FITTING,
@@ -243,7 +243,7 @@ class Fit(WithSheet):
     @property
     def holds(self) -> bool:
         """Return whether it fits, if asked for strictly with the margin to spare."""
-        return later(lambda: self.fits and not (self.strict and self.tight), True, SECOND)
+        return later(lambda: self.fits and not (self.strict and self.tight), True, self._in_sight)
 
     @property
     def verdict(self) -> str:
@@ -313,13 +313,18 @@ class Fit(WithSheet):
             return self._beside_phases()
         return later(self._in_full, None) or self._before_the_rest()
 
+    @property
+    def _in_sight(self) -> int:
+        """The sight that has the verdict: the first, where no allocator has to be simulated for it."""
+        return FIRST if self.case.told_at_once(self.report.answer) else SECOND
+
     def _before_the_rest(self) -> Sheet:
-        """Return what is asked beside what there is, and the verdict at the second sight."""
+        """Return what is asked beside what there is, and the verdict as soon as it is in sight."""
         unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
-        fits = later(lambda: self.fits, True, SECOND)
+        fits = later(lambda: self.fits, True, self._in_sight)
         sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes() if fits]
         return Sheet(
-            title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", SECOND),
+            title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", self._in_sight),
             subtitle=self.subtitle,
             columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
             rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *sizes],
@@ -748,6 +753,10 @@ class Case(Generic[P]):
         """Return whether ``total`` bytes do not fit, whatever their error."""
         return not self._room.holds(total)
 
+    def told_at_once(self, _total: int) -> bool:
+        """Return whether the verdict on ``total`` bytes rests on these alone, and on no simulated allocator."""
+        return True
+
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
         """Return whether an allocator finds room for it in this many bytes."""
         return True
@@ -920,6 +929,10 @@ class StepCase(Case["Training"]):
     def beyond(self, total: int) -> bool:
         """Return whether ``total`` bytes do not fit, even if published peaks were lower."""
         return self.rule.beyond(total)
+
+    def told_at_once(self, total: int) -> bool:
+        """Return whether no allocator decides: none is simulated, or ``total`` bytes are too many for any."""
+        return not self.simulates or self.beyond(total)
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""

@@ -100,10 +100,15 @@ def ask(link: str) -> str:
     try:
         config = links.config_of(link)
     except TfcalcError as error:
-        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": "", "waits": 0})
+        return _refused(error.exit_code, f"tfcalc: {error}")
     if config is not None:
         paste(config)
     return asked(links.words_of(link))
+
+
+def _refused(code: int, told: str) -> str:
+    """Return why no question came of it, as :func:`ask` does."""
+    return json.dumps({"exit": code, "told": told, "html": "", "text": "", "waits": 0})
 
 
 def sight(number: int, name: str, *arguments: str | bool) -> str:
@@ -153,14 +158,30 @@ def typed(line: str) -> str:
 
 
 def pasted(text: str, words: str) -> str:
-    """Answer the words (a list in JSON) about a config that was pasted; as :func:`ask`."""
+    """Answer the words (a list in JSON) about a config that was pasted; as :func:`ask`.
+
+    Of a config that is refused itself, whatever is asked of it, there are no ``words``: the one before stays.
+    """
+    before = Path(links.PASTED).read_bytes() if os.path.isfile(links.PASTED) else None
     paste(text.encode("utf-8", "surrogatepass"))  # what no text can be is refused where it is read
-    before = links.parts(links.in_full(json.loads(words)))
+    found = run(["params", links.PASTED])
+    if found.code <= 1:
+        return asked(_about_pasted(json.loads(words)))
+    if before is None:
+        Path(links.PASTED).unlink()
+    else:
+        paste(before)
+    return _refused(found.code, found.told.rstrip("\n"))
+
+
+def _about_pasted(words: Sequence[str]) -> list[str]:
+    """The words with the pasted config in the place of the model, and without sizes that were changed of that."""
+    before = links.parts(links.in_full(words))
     place = "model" if any(option.name == "model" for option in links.options_of(before.words)) else ""
     after = forms.with_argument(before, "model", links.PASTED).words if place else ["overview", links.PASTED]
     sizes = {option.name for option in links.options_of(after) if option.group == "model"}
     kept = tuple(one for one in links.parts(after).typed if one.option is None or one.option.name not in sizes)
-    return asked(links.parts(after)._replace(typed=kept).words)
+    return links.parts(after)._replace(typed=kept).words
 
 
 def paste(config: bytes) -> None:

@@ -42,7 +42,7 @@ TABS = (
     Tab("FLOPs", "flops", (), ("train", "seq_len", "batch_size", "attention", "recompute", "lora", "n_layers")),
     Tab("Training memory", "memory", ("--train",), (*TRAINED, "gpu", "gpus", "fsdp", "timeline", "n_layers")),
     Tab("Serving memory", "memory", ("--serve",), (*SERVED, "gpu", "engine", "n_layers")),
-    Tab("Does it fit?", "fit", (), ("gpu", *TRAINED, "serve", *SERVED), (("gpu", "rtx-4090"), ("lora", ""))),
+    Tab("Does it fit?", "fit", (), ("gpu", *TRAINED, "serve", *SERVED), (("gpu", "rtx-4090"),)),
     Tab("Training time", "train", (), ("tokens", "gpu", "price", *TRAINED), (("tokens", "100M"), ("gpu", "h100"))),
     Tab(
         "Serving speed",

@@ -96,8 +96,9 @@ def _table(
             scope = ' scope="row"' if tag == "th" else ""
             cells.append(f"<{tag}{scope}{depth or _side(column)}>{shown}</{tag}>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
+    kind = ' class="derived"' if said.get("command") == "explain" else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(printable(sheet.title))}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(printable(sheet.title))}"><table{kind}>'
         f"<thead><tr>{heading}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
