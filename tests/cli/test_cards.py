@@ -38,7 +38,7 @@ def test_the_command_of_a_line_accepts_the_smallest_card_that_is_named(words: st
 
 
 def test_what_is_assumed_of_cards_is_said_where_cards_are_named(quick: Quick) -> None:
-    serving, training = "tokens in 90 % of a GPU's memory", "AdamW, 8 % of its peak to spare"
+    serving, training = "in 90 % of a GPU's memory", "AdamW, 8 % of its peak to spare"
     said = {name: " ".join(quick(name).stdout.split()) for name in ("gpt2", "bert-base-uncased", "mamba2-780m")}
     assert {name: (serving in text, training in text) for name, text in said.items()} == {
         "gpt2": (True, True),
