@@ -334,8 +334,12 @@ def test_a_change_goes_along_to_another_question(opened: Opened) -> None:
     """A length that is typed, and another tab clicked at once: it was lost before."""
     opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")
     before = opened.answers
-    opened.page.fill("#c-seq_len", "512")
-    opened.page.click("#tabs >> text=FLOPs")
+    opened.page.evaluate("""() => {
+      const length = document.getElementById("c-seq_len");
+      length.value = "512";
+      length.dispatchEvent(new Event("input", { bubbles: true }));
+      [...document.querySelectorAll("#tabs a")].find((tab) => tab.textContent === "FLOPs").click();
+    }""")
     opened.wait(before)
     opened.until("document.getElementById('line').value.startsWith('tfcalc flops')")
     assert "--seq 512" in opened.page.input_value("#line")

@@ -52,6 +52,7 @@ const changes = new Map(); // what has been changed since the answer on the scre
 const refusals = new Set(); // names of the options that were changed last, where the program refused it
 
 async function ask(name, args, { push = true, tab = null } = {}) {
+  clearTimeout(pause); // what was to be asked soon goes along, or is not asked any more
   if (name !== "changed") changes.clear();
   next = { name, args, push, tab };
   if (busy) return;
