@@ -16,6 +16,7 @@ from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout, unsaid_stage
 from tfcalc.search.possible import are_uneven
 from tfcalc.timing.rates import STACKS
+from tfcalc.timing.step import MEANINGS
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
@@ -81,26 +82,26 @@ class PlannedLayout(LayoutKeys):
         return " ".join(filter(None, said))
 
 
-def _part(name: str, meaning: str) -> Key[float]:
-    return number(f"seconds of {meaning}", lambda parts: float(getattr(parts, name)), found(ESTIMATED))
+def _part(name: str) -> Key[float]:
+    return number(f"seconds of {MEANINGS[name]}", lambda parts: float(getattr(parts, name)), found(ESTIMATED))
 
 
 class PartsKeys(Record):
     """Parts of the seconds of a step; their sum is the step."""
 
-    products_seconds = _part("products", "matrix products with weights")
-    attention_seconds = _part("attention", "attention between its projections")
-    experts_seconds = _part("experts", "products of routed experts")
-    elementwise_seconds = _part("elementwise", "norms, activations and the launch of kernels")
-    host_seconds = _part("host", "waiting for the host, which starts each kernel")
-    recomputation_seconds = _part("recomputation", "what is recomputed in backward")
-    tensor_parallel_seconds = _part("tensor_parallel", "tensor parallel messages that are not hidden")
-    context_parallel_seconds = _part("context_parallel", "context parallel messages that are not hidden")
-    expert_parallel_seconds = _part("expert_parallel", "tokens to experts and back, where not hidden")
-    bubble_seconds = _part("bubble", "waiting for other stages, at the beginning and the end of a step")
-    data_parallel_seconds = _part("data_parallel", "gradients and weights that are not hidden")
-    optimizer_seconds = _part("optimizer", "the optimizer's step")
-    jitter_seconds = _part("jitter", "waiting for the slowest of many GPUs")
+    products_seconds = _part("products")
+    attention_seconds = _part("attention")
+    experts_seconds = _part("experts")
+    elementwise_seconds = _part("elementwise")
+    host_seconds = _part("host")
+    recomputation_seconds = _part("recomputation")
+    tensor_parallel_seconds = _part("tensor_parallel")
+    context_parallel_seconds = _part("context_parallel")
+    expert_parallel_seconds = _part("expert_parallel")
+    bubble_seconds = _part("bubble")
+    data_parallel_seconds = _part("data_parallel")
+    optimizer_seconds = _part("optimizer")
+    jitter_seconds = _part("jitter")
 
 
 class BandKeys(Record):

@@ -189,7 +189,10 @@ class Train(Answer):
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
         told = [self.only] if self.question.card else self.each
-        for stack in dict.fromkeys(one.code for one in told):
+        pace = self.question.pace
+        if pace.given:
+            yield f"seconds: {pace.words}, as it was said"
+        for stack in dict.fromkeys(one.code for one in told if not pace.given):
             whose = f"{CODE[stack]} (rates.toml)" if self.question.rates is None else self.rates_used
             yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
@@ -238,7 +241,9 @@ class Train(Answer):
         return self._sheet(title, [row(one, Train.run)], *self._notes(one))
 
     def _span(self, one: RunOnCard) -> str:
-        if one.timed is None or self.question.pace.given:
+        if self.question.pace.given:
+            return f" at {self.question.pace.words}"
+        if one.timed is None:
             return ""
         low, high = (duration(one.hours(end)) for end in (one.timed.low, one.timed.high))
         unit = high.rpartition(" ")[2]
@@ -261,7 +266,8 @@ class Train(Answer):
                 hours = one.hours(one.at_a_share(USUAL_SHARE))
                 an_hour, said = (one.price.typical, "") if one.price else (A_PRICE, f" --price {A_PRICE:.2f}")
                 told = f"{duration(hours)}, {money_in_words(hours * one.gpus * an_hour)}"
-                yield f"--mfu {USUAL_SHARE:.0%}{said} (at that share of the peak {told})"
+                pairs = f", {PAIRS[self.question.pairs]}" * (one.at_the_peak > one.floor)
+                yield f"--mfu {USUAL_SHARE:.0%}{said} (at that share of the peak{pairs}: {told})"
             half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"

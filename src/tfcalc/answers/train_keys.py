@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.fit import VerdictKeys, name_of
+from tfcalc.answers.question import Question
+from tfcalc.core.traced import value_of
+from tfcalc.plans import SFT, Training
 from tfcalc.report.declared import Told, When, integer, number, text
-from tfcalc.report.opening import Constant, found, given, ratio
+from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.sheet import Cell, InUnit, of
+from tfcalc.timing.estimate import CODE
+from tfcalc.timing.step import MEANINGS
 from tfcalc.units import rounded
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.answers.train_run import RunOnCard
     from tfcalc.report.declared import Key
     from tfcalc.report.opening import Way
 
-ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
+ERROR = "the error that nine of ten runs were within"
+TUNED = ("lora", "lora_targets", "dora", "freeze")
+"""What of a plan decides which FLOPs there are."""
 AN_HOUR = Constant(3600, "seconds of an hour")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.seconds_of_step is not None, "step_seconds", mutual=True)
@@ -35,7 +44,7 @@ class RunKeys(VerdictKeys):
     step_flops = number(
         "FLOPs of an optimizer's step, of all GPUs, nothing recomputed; with passes that write and score completions",
         lambda one: one.flops_per_step,
-        found("matrix products of visible pairs: forward and backward, and further forward passes of the method"),
+        Told(lambda one: _of_flops(one.source)),
     )
     floor_hours = number(
         "hours that no run is below: model FLOPs over the dense peak; of GRPO no less than its weights take to be read",
@@ -49,7 +58,9 @@ class RunKeys(VerdictKeys):
         ratio(".floor_hours", ".gpus", ".price_per_gpu_hour"),
         when=FLOOR_PRICED,
     )
-    step_seconds = number("seconds of a step", lambda one: one.seconds_of_step, ESTIMATED, when=TIMED)
+    step_seconds = number(
+        "seconds of a step", lambda one: one.seconds_of_step, Told(lambda one: _of_seconds(one.source)), when=TIMED
+    )
     tokens_per_second = number(
         "tokens per second of all GPUs",
         lambda one: one.tokens_of_step / one.seconds_of_step,
@@ -69,8 +80,18 @@ class RunKeys(VerdictKeys):
         when=TIMED,
     )
     gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ratio(".hours", ".gpus"), when=TIMED)
-    step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
-    step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
+    step_seconds_low = number(
+        "lower end of the band",
+        lambda one: one.estimate.low,
+        Told(lambda one: ratio(".step_seconds", over=(Constant(1 + one.source.estimate.band.most, f"1 + {ERROR}"),))),
+        when=BANDED,
+    )
+    step_seconds_high = number(
+        "upper end of the band",
+        lambda one: one.estimate.high,
+        Told(lambda one: ratio(".step_seconds", over=(Constant(1 - one.source.estimate.band.most, f"1 - {ERROR}"),))),
+        when=BANDED,
+    )
     hours_low = number(
         "lower end of the hours",
         lambda one: one.hours_low,
@@ -105,8 +126,44 @@ def _at_the_peak(one: RunOnCard) -> Way:
             "FLOPs of the run, nothing recomputed, over the peak of all GPUs; and what reading the weights for each "
             "token of a completion takes beyond them"
         )
-    peak = Constant(one.fastest_flops, f"dense FLOPs of the {one.accelerator.name} in a second")
-    return ratio(Constant(one.steps, "steps"), ".step_flops", over=(peak, ".gpus", AN_HOUR))
+    return ratio(Constant(one.steps, "steps"), ".step_flops", over=(_peak(one, one.fastest_flops), ".gpus", AN_HOUR))
+
+
+def _peak(one: RunOnCard, flops: float) -> Constant:
+    return Constant(flops, f"dense FLOPs of the {one.accelerator.name} in a second")
+
+
+def _of_flops(one: RunOnCard) -> Way:
+    """Origin of a step's FLOPs: those of its sequences, matrix by matrix, where no method has passes of its own."""
+    run, plan = one.ran
+    if plan.method != SFT:
+        return found("matrix products of visible pairs: forward and backward, and further forward passes of the method")
+    length, sequences, model = value_of(run.seq_len), one.sequences_per_step, one.question.model
+    step = Workload(seq_len=length, batch_size=sequences, phase="train", attention="causal", recompute="none")
+    tuned = plan.freeze or plan.lora is not None
+    parts = {name: getattr(plan, name) for name in TUNED} if tuned else {}
+    called = f"{model.summary}, a step of {sequences:,} x {length:,} tokens, visible pairs, nothing recomputed"
+    return Question("flops", model, step, training=Training(**parts), called=called).number("total_flops")
+
+
+def _of_seconds(one: RunOnCard) -> Way:
+    """Origin of a step's seconds: a speed that was said, or what each part of it takes by the rates."""
+    pace = one.question.pace
+    if pace.step_time is not None:
+        return given("given by --step-time")
+    if pace.tokens_per_second is not None:
+        return ratio(".tokens_per_step", over=(Constant(pace.tokens_per_second, "given by --tokens-per-second"),))
+    if pace.mfu is not None:
+        counted = Constant(one.at_the_peak * one.peak_flops * one.gpus, f"FLOPs of a step, {PAIRS[one.question.pairs]}")
+        if one.at_a_share(pace.mfu) != one.at_the_peak / pace.mfu:
+            return found("by --mfu, and the weights that are read for each token of a completion")
+        return ratio(counted, over=(_peak(one, one.peak_flops), ".gpus", Constant(pace.mfu, "given by --mfu")))
+    assert one.parts is not None
+    whose = f"by rates of {CODE[one.code]}" if one.question.rates is None else f"by {one.question.rates.words}"
+    parts = [Constant(seconds, MEANINGS[name]) for name, seconds in one.parts._asdict().items() if seconds]
+    if one.parts.seconds != one.seconds_of_step:
+        return found(f"{whose}, with the passes of the method")
+    return total(*parts)._replace(note=f"seconds {whose}")
 
 
 def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

@@ -22,7 +22,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.explanation import Explained
 from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
-from tfcalc.units import bytes_in_words, short_bytes
+from tfcalc.units import IN_DIGITS, bytes_in_words, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.report.explanation import Line
@@ -162,7 +162,10 @@ def _is_of_bytes(path: str) -> bool:
 
 
 def _cell(value: Number) -> Cell:
-    return Rounded(value) if isinstance(value, float) else value
+    """The whole part of a number in full, as far as it is not told by an exponent: 24,414 of 24414.0625 steps."""
+    if isinstance(value, int):
+        return value
+    return Rounded(value, max(4, len(str(int(abs(value))))) if abs(value) < IN_DIGITS else 4)
 
 
 class Itself(NamedTuple):

@@ -70,9 +70,10 @@ class Matrices(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """A number that is not counted but divided or measured: four figures for people, all of them for programs."""
+    """A number that is not counted but divided or measured: some ``figures`` for people, all of them for programs."""
 
     value: float
+    figures: int = 4
 
 
 class Short(NamedTuple):
@@ -338,7 +339,7 @@ def for_people(cell: Cell, style: Style) -> str:
         case InUnit():
             return f"{cell.size / parse_bytes(f'1{cell.unit}'):,.1f}"
         case Rounded():
-            return rounded(cell.value, 4)
+            return rounded(cell.value, cell.figures)
         case Short():
             return short(cell.value, billion=cell.billion)
         case Tokens():

@@ -105,6 +105,13 @@ class Pace(NamedTuple):
         """Return whether any of it was said."""
         return any(one is not None for one in self)
 
+    @property
+    def words(self) -> str:
+        """``35 % of the peak``, ``5,000 tokens/s``, ``0.35 s a step``: one of them, which was said."""
+        if self.mfu is not None:
+            return f"{100 * self.mfu:g} % of the peak"
+        return f"{self.tokens_per_second:,.12g} tokens/s" if self.step_time is None else f"{self.step_time:g} s a step"
+
 
 def band_of(generation: str, stack: str, *, experts: bool, measured: bool = False, alone: bool = False) -> ErrorBand:
     """Return the band of a class of runs: a mixture of experts, a dense model on a stack that was seen much, others.

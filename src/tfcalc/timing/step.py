@@ -11,7 +11,7 @@ The rates are those of rates.toml.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +207,24 @@ class StepParts(NamedTuple):
     def seconds(self) -> Many:
         """Seconds of the step."""
         return sum(self)
+
+
+MEANINGS: Mapping[str, str] = {
+    "products": "matrix products with weights",
+    "attention": "attention between its projections",
+    "experts": "products of routed experts",
+    "elementwise": "norms, activations and the launch of kernels",
+    "host": "waiting for the host, which starts each kernel",
+    "recomputation": "what is recomputed in backward",
+    "tensor_parallel": "tensor parallel messages that are not hidden",
+    "context_parallel": "context parallel messages that are not hidden",
+    "expert_parallel": "tokens to experts and back, where not hidden",
+    "bubble": "waiting for other stages, at the beginning and the end of a step",
+    "data_parallel": "gradients and weights that are not hidden",
+    "optimizer": "the optimizer's step",
+    "jitter": "waiting for the slowest of many GPUs",
+}
+"""What each part of a step's seconds goes to."""
 
 
 class LayerSeconds(NamedTuple):
