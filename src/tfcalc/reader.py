@@ -62,6 +62,8 @@ def parse(raw: bytes, called: str) -> dict[str, object]:
     """Parse the JSON object in these bytes. Raises BadConfig if there is none."""
     if len(raw) > LARGEST:
         raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")
+    if not raw.strip():
+        raise BadConfig(f"{called} is empty", 'a config.json is { "model_type": …, … }')
     try:
         repeated: dict[str, list[object]] = {}
         whole = partial(_whole, repeated)

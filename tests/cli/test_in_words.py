@@ -478,7 +478,7 @@ def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
     assert 200 <= int(told[1]) <= 400
     there = tfcalc("train", "llama-2-7b", "--tokens", "2T", "--gpu", f"{told[1]}xa100-40", "--fsdp").stdout
     assert there.startswith(f"FITS: 2T tokens in {told[2]} days ")
-    assert "--mfu 35% --price 2.50 (at that share of the peak " in " ".join(slow.split())
+    assert "--mfu 35% --price 2.50 (at that share of the peak" in " ".join(slow.split())
     asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
     single = tfcalc(asked).stdout
     assert "--precision bf16-mixed" in single

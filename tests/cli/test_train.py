@@ -72,6 +72,46 @@ def test_hours_and_money_are_opened_down_to_the_step(quick: Quick) -> None:
     assert [term["path"] for term in cost["terms"]] == ["train.run.gpu_hours", "train.run.price_per_gpu_hour"]
 
 
+def test_seconds_of_a_step_are_opened(quick: Quick) -> None:
+    """By rates they are the sum of parts; by a share of the peak FLOPs over that; else as they were said."""
+    step = ("explain", "train.run.step_seconds", "llama-3-8b", "--lora", "--tokens", "100M", "--json", "--gpu")
+    estimate = json.loads(quick(*step, "h100").stdout)
+    assert sum(term["value"] for term in estimate["terms"]) == pytest.approx(estimate["value"])
+    assert "matrix products with weights" in {term["what"] for term in estimate["terms"]}
+    assert "rates of transformers" in estimate["note"]
+    share = json.loads(quick(*step, "rtx-4090", "--mfu", "35%").stdout)
+    flops, peak, gpus, mfu = (term["value"] for term in share["terms"])
+    assert (peak, gpus, mfu) == (165.2e12, 1, 0.35)
+    assert share["value"] == pytest.approx(flops / (peak * mfu))
+    said = json.loads(quick(*step, "rtx-4090", "--tokens-per-second", "1500").stdout)
+    assert said["value"] == pytest.approx(4096 / 1500)
+    assert [term["value"] for term in said["terms"]] == [4096, 1500]
+    assert json.loads(quick(*step, "rtx-4090", "--step-time", "3").stdout)["note"] == "given by --step-time"
+
+
+def test_flops_of_a_step_are_opened_down_to_matrices(quick: Quick) -> None:
+    """GPT-2, two sequences of 8 tokens on each of two GPUs: 2 FLOPs forward, and 4 backward, of its matrices' weights
+    and of visible pairs (QKᵀ and their mean, 12 heads of 64 in 12 layers)."""
+    sizes = ("gpt2", "--tokens", "1M", "--gpu", "2xa100-80", "--seq", "8", "--batch", "2", "--json")
+    found = json.loads(quick("explain", "train.run.step_flops", *sizes).stdout)
+    matrices, pairs, tokens = 12 * 12 * 768**2 + 50257 * 768, 12 * 2 * 768 * (8 + 1) / 2, 2 * 2 * 8
+    assert found["value"] == 6 * (matrices + pairs) * tokens
+    passes = {term["path"].rpartition(".")[2]: term["value"] for term in found["terms"]}
+    assert (passes["forward_flops"], passes["backward_flops"]) == (found["value"] / 3, 2 * found["value"] / 3)
+    forward = json.loads(quick("explain", "train.run.step_flops.forward_flops", *sizes).stdout)
+    head = next(item for item in forward["items"] if "X W_vocab" in item["names"])
+    assert head["flops"] == 2 * tokens * 768 * 50257
+
+
+def test_a_speed_that_was_said_is_said_again_and_is_no_estimate(quick: Quick) -> None:
+    words = (*LORA, "rtx-4090", "--assumptions")
+    for option, told in (("--mfu 35%", "35 % of the peak"), ("--tokens-per-second 1500", "1,500 tokens/s")):
+        said = quick(*words, *option.split()).stdout
+        assert f" hours at {told}, " in said.splitlines()[0]
+        assert f"seconds: {told}, as it was said" in said
+        assert "rates.toml" not in said
+
+
 def test_the_floor_by_hand(quick: Quick) -> None:
     """GPT-2: 6 FLOPs for each of its 123,653,376 matrix weights and each token (its tables of tokens are the head's, of
     positions add nothing), and 12 n h l for visible pairs, about half of all; a dense peak of 312 TFLOP/s.
@@ -118,7 +158,8 @@ def test_a_floor_says_that_it_is_one_with_its_money_and_what_a_share_of_the_peak
     first, *_, see_also = quick(*words).stdout.splitlines()
     assert first.endswith(" USD (at the GPU's peak; no estimate)")
     at = json.loads(quick(*words, "--mfu", "35%", "--json").stdout)["run"]
-    assert f"--mfu 35% (at that share of the peak {at['hours']:.3g} hours, {at['cost']:.2f} USD)" in see_also
+    told = f"at that share of the peak, masked pairs counted: {at['hours']:.3g} hours, {at['cost']:.2f} USD"
+    assert f"--mfu 35% ({told})" in see_also
 
 
 def test_a_rate_goes_both_ways(quick: Quick) -> None:

@@ -264,6 +264,13 @@ def test_whether_it_fits_begins_with_all_weights_trained_and_leads_to_adapters()
     assert "FITS" in asked(link)["html"].partition("</h2>")[0]
 
 
+def test_what_may_be_asked_else_is_neither_what_was_asked_nor_a_word_in_another_place() -> None:
+    """A curve is offered until it is drawn; a batch of N sequences has a control."""
+    pills = [Links(asked(link)["html"]).found["asks"] for link in ("serve/gpt2?gpu=h100", "serve/gpt2?gpu=h100&curve")]
+    assert [any(link.endswith("&curve") for link in each) for each in pills] == [True, False]
+    assert "--batch N" not in asked("train/llama-3-8b?tokens=100M&gpu=h100")["html"]
+
+
 CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 4, "vocab_size": 1000, "n_positions": 64}
 
 
@@ -296,6 +303,11 @@ def test_a_wrong_config_leaves_the_one_before() -> None:
     wrong = json.loads(page.pasted("{", json.dumps(good["words"])))
     assert "words" not in wrong  # it is no question
     assert json.loads(page.asked(good["words"]))["html"] == good["html"]
+
+
+def test_an_empty_config_is_told_so() -> None:
+    told = json.loads(page.pasted(" ", json.dumps(["params", "gpt2"])))["told"]
+    assert told.startswith("tfcalc: config.json is empty; a config.json is {")
 
 
 def test_a_config_is_right_where_only_the_question_is_refused() -> None:
@@ -454,7 +466,6 @@ def test_what_stands_for_a_word_of_the_reader_is_no_link() -> None:
     html = json.loads(page.typed("train llama-3-8b --gpu 24GB --lora --tokens 100M"))["html"]
     assert '(<a class="asks" href="#gpus">tfcalc gpus</a>), or give --tokens-per-second' in html
     html = json.loads(page.typed("train llama-3-8b --gpu rtx-4090 --qlora --tokens 100M"))["html"]
-    assert "--batch N" in html
     assert "batch=N" not in html
 
 

@@ -330,6 +330,33 @@ def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
     assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
 
 
+def test_what_was_copied_last_is_what_is_copied(opened: Opened) -> None:
+    """JSON takes longer to write than a link does, which is clicked after it."""
+    opened.ask("params/gpt2")
+    opened.page.evaluate("""() => {
+      delete document.documentElement.dataset.copied;
+      for (const kind of ["json", "link"]) document.querySelector(`[data-copy=${kind}]`).click();
+    }""")
+    opened.until("document.documentElement.dataset.copied === location.href")
+    assert '"total_params": 124439808' in opened.json()  # which comes after it in the worker
+    opened.page.evaluate("for (const kind of ['json', 'link']) document.querySelector(`[data-copy=${kind}]`).click()")
+    opened.page.wait_for_timeout(1000)
+    assert opened.page.evaluate("document.documentElement.dataset.copied === location.href")
+    assert opened.page.evaluate("document.querySelector('[data-copy=link]').nextElementSibling.id") == "copied"
+
+
+def test_a_tab_that_is_chosen_is_marked_before_its_answer_is_there(opened: Opened) -> None:
+    opened.ask("params/gpt2")
+    before = opened.answers
+    marked = opened.page.evaluate("""() => {
+      const tab = [...document.querySelectorAll("#tabs a")].find((each) => each.textContent === "FLOPs");
+      tab.click();
+      return [...document.querySelectorAll("#tabs [aria-current]")].map((each) => each.textContent);
+    }""")
+    opened.wait(before)
+    assert marked == ["FLOPs"]
+
+
 def test_a_change_goes_along_to_another_question(opened: Opened) -> None:
     """A length that is typed, and another tab clicked at once: it was lost before."""
     opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256")

@@ -183,9 +183,13 @@ function drawTabs(tabs) {
     link.href = `#${tab.link}`;
     link.title = tab.title;
     if (tab.current && link.getAttribute("aria-current") !== "page") link.scrollIntoView({ block: "nearest", inline: "nearest" });
-    if (tab.current) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
   });
+  chosen(nav.children[tabs.findIndex((tab) => tab.current)]);
+}
+
+function chosen(link) {
+  for (const each of at("tabs").children) each.removeAttribute("aria-current");
+  link?.setAttribute("aria-current", "page");
 }
 
 function drawForm(answer, before, typing) {
@@ -296,6 +300,7 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   const question = link.getAttribute("href").slice(1);
   const tab = [...at("tabs").children].indexOf(link);
+  if (tab >= 0) chosen(link); // at once, as its answer may have to wait for the one before
   if (link.closest("#trail")) back(Number(link.dataset.place));
   else if (link.classList.contains("opens")) open(question, link.closest("#opened") ? trail : []);
   else if (tab >= 0 && shown?.words && changes.size) ask("changed", [], { tab }); // with what has just been typed
@@ -367,14 +372,23 @@ addEventListener("keydown", (event) => {
 
 // --- copies
 
+let copies = 0;
+
 document.querySelector(".share").addEventListener("click", async ({ target }) => {
   const kind = target.dataset.copy;
   if (!kind || !shown) return;
+  const mine = ++copies;
+  target.after(at("copied"));
+  at("copied").textContent = "…";
   let text = kind === "link" ? location.href : shown.command;
   if (kind !== "link" && kind !== "command") {
     const { found } = await call("written", JSON.stringify(shown.words), kind);
+    if (mine !== copies) return; // something else was to be copied since
     const written = JSON.parse(found);
-    if (written.exit > 1) return tell(written.told, true);
+    if (written.exit > 1) {
+      at("copied").textContent = "";
+      return tell(written.told, true);
+    }
     text = written.text;
   }
   document.documentElement.dataset.copied = text;
@@ -390,7 +404,7 @@ document.querySelector(".share").addEventListener("click", async ({ target }) =>
     at("shown").append(pre);
     getSelection().selectAllChildren(pre);
   }
-  setTimeout(() => (at("copied").textContent = ""), 2000);
+  setTimeout(() => mine === copies && (at("copied").textContent = ""), 2000);
 });
 
 // --- the beginning

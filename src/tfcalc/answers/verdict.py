@@ -322,12 +322,13 @@ class Fit(WithSheet):
         """Return what is asked beside what there is, and the verdict as soon as it is in sight."""
         unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
         fits = later(lambda: self.fits, True, self._in_sight)
-        sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes() if fits]
+        sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes()]
+        rest = sizes if fits else [[NOT_YET, NOT_YET, NOT_YET]]
         return Sheet(
             title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", self._in_sight),
             subtitle=self.subtitle,
             columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
-            rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *sizes],
+            rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *rest],
             quiet=self._quiet,
         )
 

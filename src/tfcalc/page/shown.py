@@ -159,9 +159,9 @@ def _below(sheet: Sheet, style: Style, words: Sequence[str]) -> Iterator[str]:
     if notes:
         yield '<ul class="notes">' + "".join(f"<li>{_with_commands(note)}</li>" for note in notes) + "</ul>"
     further = [each for each in sheet.see_also if not (_is_of_output(each) or "COMMAND" in each)]
-    if further:
-        links = "".join(f"<li>{_see_also(each, asked)}</li>" for each in further)
-        yield f'<ul class="further" aria-label="See also">{links}</ul>'
+    links = [f"<li>{link}</li>" for each in further if (link := _see_also(each, asked))]
+    if links:
+        yield f'<ul class="further" aria-label="See also">{"".join(links)}</ul>'
 
 
 def _is_of_output(each: str) -> bool:
@@ -170,16 +170,20 @@ def _is_of_output(each: str) -> bool:
 
 
 def _see_also(each: str, asked: Asked) -> str:
-    """``--gpu h100 (does it fit?)`` as a link: the same question with this option; a command as the question it is."""
+    """``--gpu h100 (does it fit?)`` as a link: the same question with this option; a command as the question it is.
+
+    Empty where there is a control instead (``--batch N``), or where it is what was asked.
+    """
     line = each.partition(" (")[0]
     try:
         typed = shlex.split(line)
     except ValueError:
         return _text(each)
     if "…" in line or not PLACES.isdisjoint(typed):
-        return _text(each)
+        return "" if line.startswith("-") else _text(each)
     if line.startswith("-"):
-        return _link(link_of(with_options(asked, typed)), _text(each), "asks")
+        link = link_of(with_options(asked, typed))
+        return _link(link, _text(each), "asks") if link != link_of(asked.words) else ""
     if typed[:1] == ["tfcalc"]:
         return _link(link_of(typed[1:]), _text(each), "asks")
     return _text(each)
