@@ -391,7 +391,7 @@ def test_the_way_back_from_a_derivation_leads_to_its_answer(opened: Opened) -> N
 
 
 def test_numbers_are_there_before_the_verdict(opened: Opened) -> None:
-    """What a slider changes is shown at once, and the verdict after it; nothing that was shown changes."""
+    """What a slider changes is there at once, then the verdict, then the rest; nothing that was shown changes."""
     opened.ask("memory/gpt2?train&gpu=rtx-4090&seq=256&batch=3")  # no other test asks it: the answer is not there yet
     opened.page.evaluate("""() => {
       globalThis.titles = [];
@@ -402,9 +402,10 @@ def test_numbers_are_there_before_the_verdict(opened: Opened) -> None:
     opened.page.focus("#s-seq_len")
     opened.page.keyboard.press("ArrowRight")
     opened.wait(before)
-    first, whole = opened.page.evaluate("titles")
+    first, second, whole = opened.page.evaluate("titles")
     assert first.startswith("… needs ")
     assert whole.startswith("FITS: needs ")
+    assert second == whole
     facts = first.removeprefix("… ").partition(" (")[0]
     assert whole.removeprefix("FITS: ").partition(" (")[0] == facts
     assert opened.page.evaluate("Number(document.documentElement.dataset.seen)") > 0

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tfcalc.report.opening import Way
 
 ERROR = "the error that nine of ten runs were within"
-TUNED = ("lora", "lora_targets", "dora", "freeze")
-"""What of a plan decides which FLOPs there are."""
 AN_HOUR = Constant(3600, "seconds of an hour")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.seconds_of_step is not None, "step_seconds", mutual=True)
@@ -140,10 +138,9 @@ def _of_flops(one: RunOnCard) -> Way:
         return found("matrix products of visible pairs: forward and backward, and further forward passes of the method")
     length, sequences, model = value_of(run.seq_len), one.sequences_per_step, one.question.model
     step = Workload(seq_len=length, batch_size=sequences, phase="train", attention="causal", recompute="none")
-    tuned = plan.freeze or plan.lora is not None
-    parts = {name: getattr(plan, name) for name in TUNED} if tuned else {}
+    trained = Training(lora=plan.lora, lora_targets=plan.lora_targets, dora=plan.dora, freeze=plan.freeze)
     called = f"{model.summary}, a step of {sequences:,} x {length:,} tokens, visible pairs, nothing recomputed"
-    return Question("flops", model, step, training=Training(**parts), called=called).number("total_flops")
+    return Question("flops", model, step, training=trained, called=called).number()
 
 
 def _of_seconds(one: RunOnCard) -> Way:

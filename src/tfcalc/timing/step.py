@@ -209,21 +209,27 @@ class StepParts(NamedTuple):
         return sum(self)
 
 
-MEANINGS: Mapping[str, str] = {
-    "products": "matrix products with weights",
-    "attention": "attention between its projections",
-    "experts": "products of routed experts",
-    "elementwise": "norms, activations and the launch of kernels",
-    "host": "waiting for the host, which starts each kernel",
-    "recomputation": "what is recomputed in backward",
-    "tensor_parallel": "tensor parallel messages that are not hidden",
-    "context_parallel": "context parallel messages that are not hidden",
-    "expert_parallel": "tokens to experts and back, where not hidden",
-    "bubble": "waiting for other stages, at the beginning and the end of a step",
-    "data_parallel": "gradients and weights that are not hidden",
-    "optimizer": "the optimizer's step",
-    "jitter": "waiting for the slowest of many GPUs",
-}
+MEANINGS: Mapping[str, str] = dict(
+    zip(
+        StepParts._fields,
+        (
+            "matrix products with weights",
+            "attention between its projections",
+            "products of routed experts",
+            "norms, activations and the launch of kernels",
+            "waiting for the host, which starts each kernel",
+            "what is recomputed in backward",
+            "tensor parallel messages that are not hidden",
+            "context parallel messages that are not hidden",
+            "tokens to experts and back, where not hidden",
+            "waiting for other stages, at the beginning and the end of a step",
+            "gradients and weights that are not hidden",
+            "the optimizer's step",
+            "waiting for the slowest of many GPUs",
+        ),
+        strict=True,
+    )
+)
 """What each part of a step's seconds goes to."""
 
 
