@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -269,10 +270,14 @@ def in_effect(said: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[s
     for values in (definitions, *map(said.get, SAID_IN)):
         if isinstance(values, Mapping):
             known |= {CALLED_IN.get(str(called), str(called)): value for called, value in values.items()}
-    names = {
-        key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
-    }
+    names = _names()
     return {names[key]: value for key, value in known.items() if key in names and isinstance(value, int | float | str)}
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """Names of the options of all questions, by the keys of answers that they set."""
+    return {key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys}
 
 
 def begin() -> str:

@@ -142,7 +142,11 @@ def link_of(words: Sequence[str], config: bytes | None = None) -> str:
     >>> link_of(["explain", "memory.components.buffers and inputs.bytes", "gpt2", "--train"])
     'explain/memory.components.buffers%20and%20inputs.bytes/gpt2?train'
     """
-    asked = parts(words)
+    return link_to(parts(words), config)
+
+
+def link_to(asked: Asked, config: bytes | None = None) -> str:
+    """The link that asks this, of words whose parts are known."""
     path = "/".join(quote(word, safe="@:,") for word in (asked.first, *asked.named))
     options = [
         _key(one.flag) if one.value is None else f"{_key(one.flag)}={quote(one.value, safe='@:,/')}"

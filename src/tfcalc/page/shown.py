@@ -9,7 +9,7 @@ from html import escape
 from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
-from tfcalc.page.links import Asked, in_full, link_of, parts, with_options
+from tfcalc.page.links import Asked, in_full, link_of, link_to, parts, with_options
 from tfcalc.printable import printable
 from tfcalc.render import shown as printed
 from tfcalc.render.picture import figure
@@ -32,28 +32,27 @@ def answer(
     sheet = sheet.as_asked(style)
     opens = sheet.numbers() if said.get("command") != "explain" else {}
     sheet = sheet.bare()
-    title = _text(sheet.title)
+    title, asked = _text(sheet.title), parts(in_full(words))
     if TITLE in opens:
-        title = _link(link_of(explaining(words, opens[TITLE])), title, "opens")
+        title = _link(explaining(asked, opens[TITLE]), title, "opens")
     head = f'<header><h2 class="verdict">{title}</h2>'
     head += f'<p class="subtitle">{_text(sheet.subtitle)}</p></header>' if sheet.subtitle else "</header>"
-    drawn = "".join(_figure(picture, place, words) for place, picture in enumerate(pictures))
-    return head + drawn + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
+    drawn = "".join(_figure(picture, place, asked) for place, picture in enumerate(pictures))
+    return head + drawn + _table(sheet, style, asked, said, opens) + "".join(_below(sheet, style, asked))
 
 
-def _figure(picture: Picture, place: int, words: Sequence[str]) -> str:
+def _figure(picture: Picture, place: int, asked: Asked) -> str:
     """The picture, of whose parts a click opens the numbers."""
 
     def link(path: str) -> str:
-        return link_of(explaining(words, path.split(".")[1:]))
+        return explaining(asked, path.split(".")[1:])
 
     return figure(cast("Picture", printed(picture)), f"picture-{place}", link)
 
 
-def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """The words that open a number of the answer to these words: ``explain memory.peak_bytes llama-3-8b --train``."""
-    asked = parts(in_full(words))
-    return Asked("explain", (".".join((asked.first, *keys)), *asked.named), asked.typed).words
+def explaining(asked: Asked, keys: Sequence[str]) -> str:
+    """The link that opens a number of the answer to this: ``explain/memory.peak_bytes/llama-3-8b?train``."""
+    return link_to(Asked("explain", (".".join((asked.first, *keys)), *asked.named), asked.typed))
 
 
 def _text(text: str) -> str:
@@ -67,7 +66,7 @@ def _link(link: str, text: str, kind: str) -> str:
 def _table(
     sheet: Sheet,
     style: Style,
-    words: Sequence[str],
+    asked: Asked,
     said: Mapping[str, object],
     opens: Mapping[At, Sequence[str]],
 ) -> str:
@@ -87,8 +86,8 @@ def _table(
             if isinstance(cell, str) and PATH.fullmatch(cell):
                 shown = shown.replace(".", ".<wbr>").replace("_", "_<wbr>")  # where a narrow column breaks it
             if (index, place) in opens:
-                shown = _link(link_of(explaining(words, opens[index, place])), shown, "opens")
-            elif (link := _linked(cell, row, words, said)) is not None:
+                shown = _link(explaining(asked, opens[index, place]), shown, "opens")
+            elif (link := _linked(cell, row, asked, said)) is not None:
                 shown = _link(link, shown, "asks" if isinstance(cell, str) and not PATH.fullmatch(cell) else "opens")
             shown += _bar(cell)
             depth = f' class="d{min(sheet.depth(index), 8)}"' if place == 0 and sheet.depth(index) else ""
@@ -118,9 +117,8 @@ def _bar(cell: Cell) -> str:
     )
 
 
-def _linked(cell: Cell, row: Sequence[Cell], words: Sequence[str], said: Mapping[str, object]) -> str | None:
+def _linked(cell: Cell, row: Sequence[Cell], asked: Asked, said: Mapping[str, object]) -> str | None:
     """The link of a cell that is a question itself: a term of a derivation, a command, or a change of options."""
-    asked = parts(in_full(words))
     if said.get("command") == "explain":
         return _further(cell, row, asked, said)
     if not isinstance(cell, str) or not cell:
@@ -148,13 +146,12 @@ def _further(cell: Cell, row: Sequence[Cell], asked: Asked, said: Mapping[str, o
         return None
     if str(term["what"]).startswith("tfcalc "):
         line = parts(in_full(shlex.split(term["what"])[1:]))
-        return link_of(Asked("explain", (term["path"], *line.named), line.typed).words)
-    return link_of(asked._replace(named=(term["path"], *asked.named[1:])).words)
+        return link_to(Asked("explain", (term["path"], *line.named), line.typed))
+    return link_to(asked._replace(named=(term["path"], *asked.named[1:])))
 
 
-def _below(sheet: Sheet, style: Style, words: Sequence[str]) -> Iterator[str]:
+def _below(sheet: Sheet, style: Style, asked: Asked) -> Iterator[str]:
     """The lines below the table; what else may be asked is a link."""
-    asked = parts(in_full(words))
     notes = sheet._replace(see_also=()).below(style)
     if notes:
         yield '<ul class="notes">' + "".join(f"<li>{_with_commands(note)}</li>" for note in notes) + "</ul>"
@@ -183,7 +180,7 @@ def _see_also(each: str, asked: Asked) -> str:
         return "" if line.startswith("-") else _text(each)
     if line.startswith("-"):
         link = link_of(with_options(asked, typed))
-        return _link(link, _text(each), "asks") if link != link_of(asked.words) else ""
+        return _link(link, _text(each), "asks") if link != link_to(asked) else ""
     if typed[:1] == ["tfcalc"]:
         return _link(link_of(typed[1:]), _text(each), "asks")
     return _text(each)
