@@ -72,6 +72,14 @@ def test_hours_and_money_are_opened_down_to_the_step(quick: Quick) -> None:
     assert [term["path"] for term in cost["terms"]] == ["train.run.gpu_hours", "train.run.price_per_gpu_hour"]
 
 
+def test_the_run_that_is_told_is_the_one_that_fits(quick: Quick) -> None:
+    """An 8B model in full does not fit 24 GB: hours and the line below are those of QLoRA, and nothing is estimated."""
+    first, second, *_ = quick("train", "llama-3-8b", "--tokens", "100M", "--gpu", "rtx-4090").stdout.splitlines()
+    assert first.startswith("DOES NOT FIT; fits with --qlora 16: ")
+    assert second.startswith("llama-3-8b, QLoRA r=16, ")
+    assert "rates" not in quick("train", "llama-3-8b", "--tokens", "100M", "--gpu", "rtx-4090", "--assumptions").stdout
+
+
 def test_seconds_of_a_step_are_opened(quick: Quick) -> None:
     """By rates they are the sum of parts; by a share of the peak FLOPs over that; else as they were said."""
     step = ("explain", "train.run.step_seconds", "llama-3-8b", "--lora", "--tokens", "100M", "--json", "--gpu")

@@ -42,6 +42,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder, as the page's file system is. Answers about presets stay: nothing in a folder changes them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(page, "KEPT", 1000)
+    monkeypatch.setattr(page, "_LAST", {})  # who comes back
     for words in [words for words in page._ANSWERS if PASTED in words]:
         del page._ANSWERS[words]
 
@@ -252,6 +253,28 @@ def test_other_questions_keep_what_they_can_use() -> None:
     assert words_of(tabs["FLOPs"]) == ["flops", "gpt2", "--train", "--seq", "256", "--lora"]
     assert words_of(tabs["Serving memory"]) == ["memory", "gpt2", "--serve"]
     assert "--lora" in words_of(tabs["Does it fit?"])
+
+
+def test_who_comes_back_to_a_question_finds_what_was_said_there() -> None:
+    """FLOPs have no tokens of a run and no QLoRA; what is said there of both, as of LoRA, is said last."""
+
+    def tab(answer: dict[str, Any], label: str) -> str:
+        return str(next(one["link"] for one in answer["tabs"] if one["label"] == label))
+
+    flops = tab(asked("train/llama-3-8b?tokens=250M&gpu=h100&qlora=16&seq=2k"), "FLOPs")
+    assert words_of(flops) == ["flops", "llama-3-8b", "--seq", "2k"]
+    back = words_of(tab(asked(flops), "Training time"))
+    assert back[:2] == ["train", "llama-3-8b"]
+    assert set(zip(back[2::2], back[3::2], strict=True)) == {
+        ("--seq", "2k"),
+        ("--tokens", "250M"),
+        ("--gpu", "h100"),
+        ("--qlora", "16"),
+    }
+    instead = words_of(tab(asked(f"{flops}&lora=8&train"), "Training time"))
+    assert "--lora" in instead
+    assert "--qlora" not in instead
+    assert "--tokens 100M" in " ".join(words_of(tab(asked("flops/gpt2"), "Training time")))  # of another model
 
 
 def test_whether_it_fits_begins_with_all_weights_trained_and_leads_to_adapters() -> None:

@@ -330,6 +330,18 @@ def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
     assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
 
 
+def test_the_command_line_is_that_of_the_answer_after_the_way_back(opened: Opened) -> None:
+    opened.ask("params/gpt2")
+    opened.page.focus("#line")
+    opened.page.fill("#line", "flops gpt2")
+    before = opened.answers
+    opened.page.keyboard.press("Enter")
+    opened.wait(before)
+    opened.page.go_back()
+    opened.until("location.hash === '#params/gpt2'")
+    opened.until("document.getElementById('line').value === 'tfcalc params gpt2'")
+
+
 def test_what_was_copied_last_is_what_is_copied(opened: Opened) -> None:
     """JSON takes longer to write than a link does, which is clicked after it."""
     opened.ask("params/gpt2")

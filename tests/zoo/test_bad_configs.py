@@ -69,7 +69,7 @@ def test_a_bad_config_gets_one_line_with_its_field(case: str, tmp_path: Path, tf
 
 
 BYTES = {
-    "empty": (b"", "is not JSON"),
+    "empty": (b"", "is empty"),
     "no JSON": (b"{model_type: llama}", "is not JSON"),
     "no text": (b"\xff\xfe\x00", "is not JSON"),
     "50 MB": (b'{"model_type": "' + b"a" * 50_000_000 + b'"}', "larger than 4 MiB"),

@@ -137,7 +137,8 @@ function show(answer, { name, args, push, sent = [], further = false }, took) {
   const before = shown;
   shown = answer;
   const line = at("line");
-  if (document.activeElement !== line || (name === "typed" && line.value === args[0])) line.value = answer.command;
+  const typing = document.activeElement === line && name !== "ask"; // of a link it is the command, whoever has the focus
+  if (!typing || (name === "typed" && line.value === args[0])) line.value = answer.command;
   if (document.activeElement !== at("model")) at("model").value = answer.model;
   const hash = `#${answer.link}`;
   if (location.hash !== hash) history[push && before ? "pushState" : "replaceState"](null, "", hash);
@@ -198,7 +199,9 @@ function drawForm(answer, before, typing) {
   if (shape(answer) !== shape(before)) {
     const open = form.querySelector("details")?.open;
     const turned = form.contains(document.activeElement) && document.activeElement;
+    const waiting = [...form.querySelectorAll("input:not([type=checkbox])")].filter((each) => changes.has(each.name));
     form.innerHTML = answer.form;
+    for (const each of waiting) if (at(each.id)) at(each.id).value = each.value; // typed since, and asked for next
     if (open && form.querySelector("details")) form.querySelector("details").open = true;
     if (turned) (at(turned.id) ?? form.querySelector(`[name="${turned.name}"]`))?.focus(); // a rank goes with its switch
     return;

@@ -18,6 +18,7 @@ from tfcalc.answers.fit import (
     of_those_searched,
     searched,
 )
+from tfcalc.answers.memory_base import of_training
 from tfcalc.answers.train_keys import RunKeys, row
 from tfcalc.answers.train_run import (
     HALF,
@@ -176,7 +177,9 @@ class Train(Answer):
 
     @property
     def heading(self) -> str:
-        """The model, and how it is trained."""
+        """The model, and how it is trained: on a GPU that was named with the change that makes it fit."""
+        if self.question.card and self.only.possible:
+            return of_training(self.question.model, *self.only.resolved)
         told = [self.only] if self.question.card else self.each
         return told[0].judge.subtitle if told else self.question.model.summary
 
@@ -192,7 +195,8 @@ class Train(Answer):
         pace = self.question.pace
         if pace.given:
             yield f"seconds: {pace.words}, as it was said"
-        for stack in dict.fromkeys(one.code for one in told if not pace.given):
+        timed = [] if pace.given else [one for one in told if one.seconds_of_step is not None]
+        for stack in dict.fromkeys(one.code for one in timed):
             whose = f"{CODE[stack]} (rates.toml)" if self.question.rates is None else self.rates_used
             yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"

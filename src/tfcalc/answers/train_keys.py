@@ -111,7 +111,7 @@ class RunKeys(VerdictKeys):
     price_per_gpu_hour = number(
         "US dollars for a GPU and an hour",
         lambda one: one.price.typical,
-        given("given by --price, by [prices] of the settings file, or the dated list"),
+        Told(lambda one: given(one.source.price.origin)),
         when=AT_A_PRICE,
     )
     price_source = text("where the price is from", lambda one: one.price.origin, when=AT_A_PRICE)

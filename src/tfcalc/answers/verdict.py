@@ -385,7 +385,8 @@ class Fit(WithSheet):
             yield VerdictLine(AS_ASKED, self.report.answer, keys=())
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
-                tight = TIGHTLY if each.total is not None and self.case.tight(each.total) else ""
+                as_asked = each.value == each.of.asked and self.tight
+                tight = TIGHTLY if as_asked or (each.total is not None and self.case.tight(each.total)) else ""
                 yield VerdictLine(f"largest {each.of.words}: {each.number}{tight}", each.total, flags)
         for place, (remedy, to_add) in enumerate(zip(self.remedies, self.flags, strict=True)):
             tight = TIGHTLY if remedy.tight else ""

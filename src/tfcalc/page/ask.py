@@ -40,6 +40,8 @@ KEPT = 64
 SELDOM = 1_000_000
 """Objects that are made before garbage is looked for: more than an answer makes. It is looked for after it."""
 _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
+_LAST: dict[tuple[str, ...], dict[str, links.Asked]] = {}
+"""Questions that were asked last, by the model and the tab, for who comes back to one."""
 _STEPS: dict[Model, Peaks] = {}
 """Steps that ran for the answer at first sight, for the whole one."""
 
@@ -206,9 +208,19 @@ def asked(words: Sequence[str]) -> str:
         with peaks_shared(_STEPS):
             found = _answered(list(words))
         if found["waits"]:
-            return json.dumps(found)
+            return _with_tabs(found)
         _ANSWERS[key] = found
-    return json.dumps(_ANSWERS[key])
+    return _with_tabs(_ANSWERS[key])
+
+
+def _with_tabs(found: dict[str, Any]) -> str:
+    """The answer, in JSON, with the questions that may be asked instead, each as it was asked last of this model."""
+    words = found["words"]
+    question = links.parts(links.in_full(words))
+    last = _LAST.setdefault(forms.model_of(question), {})
+    if found["exit"] <= 1 and (tab := forms.current(question)) is not None:
+        last[tab.label] = question
+    return json.dumps({**found, "tabs": forms.tabs(words, last)})
 
 
 def _answered(words: list[str]) -> dict[str, Any]:
@@ -228,7 +240,6 @@ def _answered(words: list[str]) -> dict[str, Any]:
         "command": shlex.join(["tfcalc", *words]),
         "link": links.link_of(words, _config(words)),
         "model": forms.name_of_model(words),
-        "tabs": forms.tabs(words),
         "form": forms.form(words, known),
         "shape": forms.shape(words),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 from tfcalc.cli.commands import COMMANDS, GROUPS
@@ -32,6 +33,7 @@ class Tab(NamedTuple):
     first: tuple[tuple[str, str], ...] = ()
 
 
+NOTHING: Mapping[str, Asked] = MappingProxyType({})
 SHAPE = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab_size")
 TRAINED = ("lora", "qlora", "seq_len", "batch_size", "recompute", "precision", "optimizer", "grad_accum")
 SERVED = ("context", "concurrency", "weights", "kv")
@@ -122,14 +124,17 @@ STOPS = {
 """Where the sliders stop."""
 
 
-def tabs(words: Sequence[str]) -> list[dict[str, object]]:
-    """The questions with their links, which keep of the words what the other question can use, and which is asked."""
+def tabs(words: Sequence[str], last: Mapping[str, Asked] = NOTHING) -> list[dict[str, object]]:
+    """The questions with their links, which keep of the words what the other question can use, and which is asked.
+
+    ``last`` are questions about the same model that were asked before, by these labels.
+    """
     asked = parts(in_full(words))
     here = current(asked)
     return [
         {
             "label": tab.label,
-            "link": link_of(asked.words if tab is here else moved(asked, tab)),
+            "link": link_of(asked.words if tab is here else moved(asked, tab, last.get(tab.label))),
             "current": tab is here,
             "title": COMMANDS[tab.command],
         }
@@ -150,8 +155,11 @@ def current(asked: Asked) -> Tab | None:
     return typed or next((tab for tab in of if len(of) == 1 or names & own[tab]), None)
 
 
-def moved(asked: Asked, tab: Tab) -> list[str]:
-    """The words of this question about the same model, with the options that are in front there, too."""
+def moved(asked: Asked, tab: Tab, before: Asked | None = None) -> list[str]:
+    """The words of this question about the same model, with the options that are in front there, too.
+
+    What was said when it was asked ``before``, and is no option here, is said again.
+    """
     model = model_of(asked)
     named = [TARGETS[tab.command]] if tab.command in TARGETS else []
     options = {option.name: option for option in options_of([tab.command])}
@@ -159,6 +167,7 @@ def moved(asked: Asked, tab: Tab) -> list[str]:
     kept = [one for one in asked.typed if one.option is not None and one.option.name in (*front, *SHAPE, "treat_as")]
     if asked.first == "serve" and "serve" in front:
         kept.insert(0, Typed(options["serve"].flags[0], None, options["serve"]))
+    kept += _said_before(asked, kept, before, front)
     flags = {one.option.name for one in kept if one.option is not None}
     idle = without_effect(tab, flags)
     kept = [one for one in kept if one.option is not None and one.option.name not in idle]
@@ -172,6 +181,15 @@ def moved(asked: Asked, tab: Tab) -> list[str]:
     ]
     kept = [one for one in kept if one.option is not None and one.option.name in options]
     return Asked(tab.command, (*named, *model), (*fixed, *kept, *first)).words
+
+
+def _said_before(asked: Asked, kept: Sequence[Typed], before: Asked | None, front: Collection[str]) -> list[Typed]:
+    """Options ``front`` that the question in between has no control for, and that nothing is said instead of."""
+    here = current(asked)
+    said = {one.option.name for one in kept if one.option is not None}
+    others = said.union(here.front if here else (), *(group for group in INSTEAD if said & set(group)))
+    typed = before.typed if before is not None else ()
+    return [one for one in typed if one.option is not None and one.option.name in set(front) - others]
 
 
 def without_effect(tab: Tab | None, given: Collection[str]) -> set[str]:
