@@ -104,6 +104,20 @@ def test_what_the_page_does_not_show_is_not_found(monkeypatch: pytest.MonkeyPatc
 ON_CARDS = ("memory gpt2 --train --seq 128 --gpu rtx-4090", "fit gpt2 --lora --seq 128 --gpu rtx-4090", "overview gpt2")
 
 
+def seen(monkeypatch: pytest.MonkeyPatch, line: str, number: int, *later: str) -> dict[str, Any]:
+    """A sight of the answer to a line, for which nothing is run that is left to ``later``."""
+
+    def not_asked(*_: object, **__: object) -> None:
+        raise AssertionError("this takes longer than the sight that was asked for")
+
+    page._ANSWERS.pop(tuple(shlex.split(line)), None)
+    with monkeypatch.context() as patched:
+        for name in later:
+            patched.setattr(name, not_asked)
+        found: dict[str, Any] = json.loads(page.sight(number, "typed", line))
+    return found
+
+
 def heading(answer: dict[str, Any]) -> str:
     """The first line of an answer, as text."""
     found = re.search(r"<h2[^>]*>(.*?)</h2>", answer["html"])
@@ -122,13 +136,7 @@ def rows(answer: dict[str, Any]) -> dict[str, list[str]]:
 def test_what_is_seen_first_is_part_of_the_whole_and_simulates_nothing(
     monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    def not_asked(*_: object, **__: object) -> None:
-        raise AssertionError("a simulated allocator takes longer than all else")
-
-    page._ANSWERS.pop(tuple(shlex.split(line)), None)
-    with monkeypatch.context() as patched:
-        patched.setattr("tfcalc.training.peaks.reserved", not_asked)
-        first = json.loads(page.sight(1, "typed", line))
+    first = seen(monkeypatch, line, 1, "tfcalc.training.peaks.reserved")
     whole = json.loads(page.typed(line))
     assert (first["waits"] > 1, whole["waits"]) == (True, 0)
     assert first["form"] == whole["form"]
@@ -144,14 +152,7 @@ JUDGED = (*ON_CARDS[:2], "fit llama-3-8b --lora --gpu rtx-4090", "memory gpt2 --
 
 @pytest.mark.parametrize("line", JUDGED)
 def test_the_verdict_comes_before_what_else_would_fit(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    def not_asked(*_: object, **__: object) -> None:
-        raise AssertionError("what would fit, and how much there could be of it, takes longer than the verdict")
-
-    page._ANSWERS.pop(tuple(shlex.split(line)), None)
-    with monkeypatch.context() as patched:
-        patched.setattr("tfcalc.answers.verdict.remedies", not_asked)
-        patched.setattr("tfcalc.answers.verdict.largest_of", not_asked)
-        second = json.loads(page.sight(2, "typed", line))
+    second = seen(monkeypatch, line, 2, "tfcalc.answers.verdict.remedies", "tfcalc.answers.verdict.largest_of")
     whole = json.loads(page.typed(line))
     assert (second["waits"], whole["waits"]) == (3, 0)
     verdict = heading(second)
@@ -166,13 +167,7 @@ def test_a_verdict_that_rests_on_bytes_alone_is_there_at_first_sight(
 ) -> None:
     """Full fine-tuning of 8B parameters takes more than 24 GB, whatever an allocator does; serving has none."""
 
-    def not_asked(*_: object, **__: object) -> None:
-        raise AssertionError("a simulated allocator takes longer than all else")
-
-    page._ANSWERS.pop(tuple(shlex.split(line)), None)
-    with monkeypatch.context() as patched:
-        patched.setattr("tfcalc.training.peaks.reserved", not_asked)
-        first = json.loads(page.sight(1, "typed", line))
+    first = seen(monkeypatch, line, 1, "tfcalc.training.peaks.reserved")
     whole = json.loads(page.typed(line))
     assert first["waits"] == 3
     assert heading(whole).startswith(heading(first))

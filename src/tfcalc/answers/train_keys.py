@@ -151,7 +151,7 @@ def _of_seconds(one: RunOnCard) -> Way:
     if pace.tokens_per_second is not None:
         return ratio(".tokens_per_step", over=(Constant(pace.tokens_per_second, "given by --tokens-per-second"),))
     if pace.mfu is not None:
-        counted = Constant(one.at_the_peak * one.peak_flops * one.gpus, f"FLOPs of a step, {PAIRS[one.question.pairs]}")
+        counted = Constant(one.flops_of_mfu, f"FLOPs of a step, {PAIRS[one.question.pairs]}")
         if one.at_a_share(pace.mfu) != one.at_the_peak / pace.mfu:
             return found("by --mfu, and the weights that are read for each token of a completion")
         return ratio(counted, over=(_peak(one, one.peak_flops), ".gpus", Constant(pace.mfu, "given by --mfu")))

@@ -186,13 +186,15 @@ class RunOnCard(VerdictOnCard):
         return max(value_of(plan.size("max_completion_length")) * read - computed, 0.0)
 
     @cached_property
-    def at_the_peak(self) -> float:
-        """Seconds of a step at an MFU of 1, by the pairs that it counts: those of the floor are the visible ones."""
-        if not self.peak_flops:
-            return 0.0
+    def flops_of_mfu(self) -> float:
+        """FLOPs of a step of all GPUs, by the pairs that an MFU counts: those of the floor are the visible ones."""
         run, plan = self.ran
-        flops = sequence_flops(self.question.model, run, plan, self.question.pairs).all
-        return flops * self.sequences_per_step / (self.peak_flops * self.gpus)
+        return sequence_flops(self.question.model, run, plan, self.question.pairs).all * self.sequences_per_step
+
+    @property
+    def at_the_peak(self) -> float:
+        """Seconds of a step at an MFU of 1; 0 where the peak is not known."""
+        return self.flops_of_mfu / (self.peak_flops * self.gpus) if self.peak_flops else 0.0
 
     def at_a_share(self, mfu: float) -> float:
         """Seconds of a step at this MFU."""
@@ -401,11 +403,10 @@ class RunOnCard(VerdictOnCard):
             return
         pace, name = self.question.pace, self.accelerator.name
         kind = f"{self.gpus} x {name}" if self.gpus > 1 else name
-        said = f"{pace.step_time:g} s a step" if pace.step_time else f"{pace.tokens_per_second:,.12g} tokens/s"
         whose = "" if pace.step_time else whose_rate(self.above, self.gpus)
         step = f"a step is {self.tokens_of_step:,} tokens, and takes at least {self.floor:.3g} s"
         raise UsageError(
-            f"{said} on {kind}: an MFU of {100 * self.above:,.0f} %, and one {OVER}",
+            f"{pace.words} on {kind}: an MFU of {100 * self.above:,.0f} %, and one {OVER}",
             f"{whose}: --gpus {ceil(self.above)}" if whose else step,
         )
 
