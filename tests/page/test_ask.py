@@ -175,7 +175,35 @@ def test_a_verdict_that_rests_on_bytes_alone_is_there_at_first_sight(
     assert first["exit"] == whole["exit"]
 
 
-@pytest.mark.parametrize("line", ["params gpt2", "memory gpt2 --train --seq 128", "no-such-model"])
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("train llama-3-8b --tokens 100M --gpu h100", "FITS"),
+        ("train gpt2 --tokens 100M --batch 64 --gpu t4", "DOES NOT FIT"),
+    ],
+)
+def test_a_run_has_its_peak_and_its_verdict_before_the_change_that_makes_it_fit(
+    monkeypatch: pytest.MonkeyPatch, line: str, verdict: str
+) -> None:
+    """Of one that fits on an 80 GB card the allocator decides; 64 sequences of 1,024 tokens are too many for 16 GB."""
+    changes = "tfcalc.answers.verdict.remedies"
+    first = seen(monkeypatch, line, 1, "tfcalc.training.peaks.reserved", changes)
+    second = seen(monkeypatch, line, 2, changes)
+    whole = json.loads(page.typed(line))
+    asked = heading(json.loads(page.typed(line.replace("train", "fit", 1).replace("--tokens 100M", "--train"))))
+    assert (first["waits"], second["waits"], whole["waits"]) == (2 if verdict == "FITS" else 3, 3, 0)
+    assert second["exit"] == whole["exit"]
+    assert heading(second) == asked
+    assert heading(second).startswith(f"{verdict}: needs ")
+    assert heading(whole).startswith((f"{verdict}: ", f"{verdict}; fits with "))
+    (peak,) = (cell for cells in rows(first).values() for cell in cells if cell != "…")
+    assert f"needs {peak} GiB" in heading(first)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["params gpt2", "memory gpt2 --train --seq 128", "train gpt2 --tokens 100M --seq 128 --gpu h100", "no-such-model"],
+)
 def test_what_is_there_at_once_is_whole_at_first_sight(line: str) -> None:
     first = page.sight(1, "typed", line)
     assert not json.loads(first)["waits"]

@@ -394,10 +394,10 @@ def _named(one: VerdictOnCard) -> str:
     return name if memory in name else f"{name} ({memory})"
 
 
-def name_of(one: VerdictOnCard) -> str:
-    """``H100-SXM``, ``8 x H100-SXM``; of a card by its memory alone ``24 GB card``."""
-    name = one.accelerator.name.replace(ANY_CARD, f"{one.accelerator.memory} card")
-    return f"{one.gpus} x {name}" if one.gpus > 1 else name
+def name_of(one: VerdictOnCard, gpus: int = 0) -> str:
+    """``H100-SXM``, ``8 x H100-SXM``, of as many as run it or of another number; by its memory alone ``24 GB card``."""
+    name, gpus = one.accelerator.name.replace(ANY_CARD, f"{one.accelerator.memory} card"), gpus or one.gpus
+    return f"{gpus} x {name}" if gpus > 1 else name
 
 
 def _row(one: VerdictOnCard, place: int) -> Sequence[Cell]:

@@ -613,10 +613,9 @@ class Memory(Report):
     over_time: bool = False
     """Whether people are shown the phases of a step."""
 
-    def to_dict(self) -> dict[str, object]:
-        """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
-        assert self.whole  # all other numbers come out of what finds it
-        return super().to_dict()
+    def find_breakdown(self) -> None:
+        """Find the breakdown: the step that has it has all other numbers, too, which else runs once more."""
+        assert self.whole
 
     @property
     def model_(self) -> Model:

@@ -45,7 +45,7 @@ from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, When, integer, optional, record, records, text, texts
 from tfcalc.report.opening import found, given
-from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.report.sheet import FIRST, NOT_YET, WHOLE, Cell, Column, InUnit, Sheet, later, of
 from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, common, of_card
 from tfcalc.search.remedies import FSDP
 from tfcalc.timing.estimate import (
@@ -95,6 +95,15 @@ ONE = When(lambda answer: answer.question.card is not None, "run")
 SEVERAL = When(lambda answer: answer.question.card is None, "runs")
 FROM_FILE = When(lambda answer: answer.question.rates is not None)
 
+
+COLUMNS = (
+    Column("GPU", numeric=False),
+    Column("change", numeric=False, folds=True),
+    Column("peak GiB"),
+    Column("tokens/s"),
+    Column("hours"),
+    Column("USD"),
+)
 
 IN_TIME = When(lambda answer: answer.question.days is not None and answer.only.possible)
 
@@ -173,7 +182,7 @@ class Train(Answer):
     @property
     def succeeded(self) -> bool:
         """Return whether it fits as asked; without a GPU, whether it can fit on one."""
-        return self.only.judge.fits if self.question.card else bool(self.each)
+        return self.only.judge.holds if self.question.card else bool(self.each)
 
     @property
     def heading(self) -> str:
@@ -221,6 +230,23 @@ class Train(Answer):
         return sheet.title, *sheet.notes
 
     def _of_card(self) -> Sheet:
+        """The run as asked, or with the change that makes it fit; before that is found, the peak and the verdict."""
+        judge = self.only.judge
+        at_once = judge.in_sight == FIRST and judge.fits
+        return later(self._in_full, None, FIRST if at_once else WHOLE) or self._before_the_rest()
+
+    def _before_the_rest(self) -> Sheet:
+        one, judge = self.only, self.only.judge
+        peak = of(InUnit(judge.report.answer, "GiB"), Train.run, RunKeys.peak_bytes)
+        return Sheet(
+            judge.sheet().title,
+            COLUMNS,
+            [[name_of(one, one.card.gpus), NOT_YET, peak, *[NOT_YET] * 3]],
+            subtitle=judge.subtitle,
+            quiet=None,
+        )
+
+    def _in_full(self) -> Sheet:
         one = self.only
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
         if not one.possible:
@@ -409,14 +435,7 @@ class Train(Answer):
         return Sheet(
             title=title,
             subtitle=self.heading,
-            columns=[
-                Column("GPU", numeric=False),
-                Column("change", numeric=False, folds=True),
-                Column("peak GiB"),
-                Column("tokens/s"),
-                Column("hours"),
-                Column("USD"),
-            ],
+            columns=COLUMNS,
             rows=rows,
             quiet=title,
             notes=(*notes, *self.question.model.left_out),

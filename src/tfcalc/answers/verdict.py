@@ -243,7 +243,7 @@ class Fit(WithSheet):
     @property
     def holds(self) -> bool:
         """Return whether it fits, if asked for strictly with the margin to spare."""
-        return later(lambda: self.fits and not (self.strict and self.tight), True, self._in_sight)
+        return later(lambda: self.fits and not (self.strict and self.tight), True, self.in_sight)
 
     @property
     def verdict(self) -> str:
@@ -314,18 +314,18 @@ class Fit(WithSheet):
         return later(self._in_full, None) or self._before_the_rest()
 
     @property
-    def _in_sight(self) -> int:
+    def in_sight(self) -> int:
         """The sight that has the verdict: the first, where no allocator has to be simulated for it."""
         return FIRST if self.case.told_at_once(self.report.answer) else SECOND
 
     def _before_the_rest(self) -> Sheet:
         """Return what is asked beside what there is, and the verdict as soon as it is in sight."""
         unit, asked = self._unit, VerdictLine(AS_ASKED, self.report.answer, keys=())
-        fits = later(lambda: self.fits, True, self._in_sight)
+        fits = later(lambda: self.fits, True, self.in_sight)
         sizes = [[f"largest {size.words}", NOT_YET, NOT_YET] for size in self.case.sizes()]
         rest = sizes if fits else [[NOT_YET, NOT_YET, NOT_YET]]
         return Sheet(
-            title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", self._in_sight),
+            title=later(lambda: self.verdict, f"{NOT_YET} {self._facts} ({self._left})", self.in_sight),
             subtitle=self.subtitle,
             columns=(Column("", numeric=False), Column(f"peak {unit}"), Column("free")),
             rows=[[asked.name, *self._sizes(asked, lambda size: InUnit(size, unit))], *rest],
@@ -933,8 +933,8 @@ class StepCase(Case["Training"]):
         return self.rule.beyond(total)
 
     def told_at_once(self, total: int) -> bool:
-        """Return whether no allocator decides: none is simulated, or ``total`` bytes are too many for any."""
-        return not self.simulates or self.beyond(total)
+        """Return whether no allocator decides on ``total`` bytes."""
+        return not self.simulates or self.rule.decides_alone(total)
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""

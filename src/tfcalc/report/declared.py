@@ -444,6 +444,7 @@ class Answer(WithSheet, Keyed):
 
     def to_dict(self) -> dict[str, object]:
         """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
+        self.find_breakdown()
         return {**self.head(), **super().to_dict()}
 
     def entries(self) -> Mapping[str, Any]:
@@ -454,6 +455,9 @@ class Answer(WithSheet, Keyed):
     def declared(self) -> Self:
         """Answer itself: where its numbers come from is said by :meth:`origins`."""
         return self
+
+    def find_breakdown(self) -> None:
+        """Find first what most of its numbers come out of, where they are all read or one of them is opened."""
 
     def to_json(self) -> str:
         """``to_dict`` as text."""

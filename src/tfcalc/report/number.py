@@ -76,6 +76,7 @@ class Opened:
 
     def open(self, keys: Sequence[str]) -> Explanation | Derivation:
         """The number at these keys. Raises as :func:`open_answer`."""
+        self.answer.find_breakdown()
         place = locate(self.said, keys)
         why = getattr(self.answer, "why_null", None)
         value = number(keys, place.value, "" if why is None or place.value is not None else why(keys))

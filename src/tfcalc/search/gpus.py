@@ -356,6 +356,12 @@ class CardRule(NamedTuple):
         on_card = self.room.budget != self.budget.bytes
         return (least_allocated(total) if on_card else total) > self.budget.bytes
 
+    def decides_alone(self, total: int) -> bool:
+        """Return whether no allocator decides on ``total`` bytes: too many for each, or few enough for all of them."""
+        there, room = self.budget.bytes, self.room
+        few = room.status(total) == FITS and most_reserved(int(MOST_RESERVED * total)) <= there
+        return few or room.budget == there or self.beyond(total)
+
     def fits(self, total: int, simulated: Simulated | None = None) -> bool:
         """Return whether the state of such a step is one of those that fit, with less asked of the allocator."""
         on_card = self.room.budget != self.budget.bytes
