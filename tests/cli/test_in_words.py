@@ -76,6 +76,9 @@ SAME = {
     "how many tokens should I train a 1b model on": "design --compute 1.2e20",
     "how many tokens to train llama 3 8b on": "explain 'tokens per parameter' llama-3-8b",
     "can I run llama 3 70b on 2 3090s": "fit llama-3-70b --serve --gpu 2x3090",
+    "will llama 3 8b fit on an RTX 4090 with 24 GB": "llama-3-8b --gpu rtx-4090-24gb",
+    "will llama 3 8b fit on an A100 with 80 GB": "llama-3-8b --gpu a100-80gb",
+    "will llama 3 8b fit on an RTX 4090 or a 16 GB card": "fit llama-3-8b --serve --gpu rtx-4090,16gb",
     "will llama 3 70b fit on a 24 GB card in int4": "memory llama-3-70b --serve --gpu 24GB --weights int4",
     "how many h100s for llama 3.1 405b": "serve llama-3.1-405b --for gpus --gpu h100",
     "how many users can an h100 serve gpt2-xl within 50ms": "serve gpt2-xl --gpu h100 --slo tpot=50ms",
@@ -478,7 +481,7 @@ def test_a_long_run_says_what_ends_it_sooner(tfcalc: Program) -> None:
     assert 200 <= int(told[1]) <= 400
     there = tfcalc("train", "llama-2-7b", "--tokens", "2T", "--gpu", f"{told[1]}xa100-40", "--fsdp").stdout
     assert there.startswith(f"FITS: 2T tokens in {told[2]} days ")
-    assert "--mfu 35% --price 2.50 (at that share of the peak" in " ".join(slow.split())
+    assert "--mfu 35% --price 2.50 (your share of the peak, and your price; with these, " in " ".join(slow.split())
     asked = "how long does it take to train gpt2 124M on 10B tokens on 8xA100"
     single = tfcalc(asked).stdout
     assert "--precision bf16-mixed" in single

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Quick
 from tests.laws.train_grid import CARDS, MODES, PRESETS, asked, drawn
 from tfcalc import Training, Workload, train
+from tfcalc.timing.rates import table
 
 LORA = ("train", "llama-3-8b", "--lora", "16", "--tokens", "100M", "--gpu")
 
@@ -85,7 +86,11 @@ def test_seconds_of_a_step_are_opened(quick: Quick) -> None:
     step = ("explain", "train.run.step_seconds", "llama-3-8b", "--lora", "--tokens", "100M", "--json", "--gpu")
     estimate = json.loads(quick(*step, "h100").stdout)
     assert sum(term["value"] for term in estimate["terms"]) == pytest.approx(estimate["value"])
-    assert "matrix products with weights" in {term["what"] for term in estimate["terms"]}
+    rates = table()
+    product, memory = rates["stacks"]["transformers"]["hopper"]["product"], rates["machine"]["memory"]
+    told = " and ".join(term["what"] for term in estimate["terms"])
+    assert f"matrix products with weights: at {100 * product:.3g} % of the peak" in told
+    assert f"times the bytes of all tensors that are made, at {100 * memory:.3g} % of the bandwidth" in told
     assert "rates of transformers" in estimate["note"]
     share = json.loads(quick(*step, "rtx-4090", "--mfu", "35%").stdout)
     flops, peak, gpus, mfu = (term["value"] for term in share["terms"])
@@ -166,7 +171,7 @@ def test_a_floor_says_that_it_is_one_with_its_money_and_what_a_share_of_the_peak
     first, *_, see_also = quick(*words).stdout.splitlines()
     assert first.endswith(" USD (at the GPU's peak; no estimate)")
     at = json.loads(quick(*words, "--mfu", "35%", "--json").stdout)["run"]
-    told = f"at that share of the peak, masked pairs counted: {at['hours']:.3g} hours, {at['cost']:.2f} USD"
+    told = f"your share of the peak; with this, masked pairs counted: {at['hours']:.3g} hours, {at['cost']:.2f} USD"
     assert f"--mfu 35% ({told})" in see_also
 
 

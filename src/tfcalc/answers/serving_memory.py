@@ -147,6 +147,10 @@ class ServingMemory(PeakMemory):
         """Memory of serving, with formulas."""
         return served(self._model, self.run, self.plan, self.by.dtype)
 
+    def find_breakdown(self) -> None:
+        """Find what has formulas, of which all else comes; the model runs where something temporary is read."""
+        assert self.full
+
     @property
     def _laid_out(self) -> Serving:
         """The plan with each size of the layout, which formulas have a letter for, whether it was typed or not."""

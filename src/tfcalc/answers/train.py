@@ -296,8 +296,9 @@ class Train(Answer):
                 hours = one.hours(one.at_a_share(USUAL_SHARE))
                 an_hour, said = (one.price.typical, "") if one.price else (A_PRICE, f" --price {A_PRICE:.2f}")
                 told = f"{duration(hours)}, {money_in_words(hours * one.gpus * an_hour)}"
+                yours = f"your share of the peak{', and your price; with these' if said else '; with this'}"
                 pairs = f", {PAIRS[self.question.pairs]}" * (one.at_the_peak > one.floor)
-                yield f"--mfu {USUAL_SHARE:.0%}{said} (at that share of the peak{pairs}: {told})"
+                yield f"--mfu {USUAL_SHARE:.0%}{said} ({yours}{pairs}: {told})"
             half = next((name for name in HALF if name in self.only.accelerator.peaks), "")
             if half and self.only.format == FP32.name:
                 yield f"--precision {half}-mixed (products in 16 bits)"
@@ -412,7 +413,7 @@ class Train(Answer):
             span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
             yield f"Price: {one.price.typical:,.2f} USD a GPU hour ({one.price.origin}){span}"
         elif one.seconds_of_step is not None:
-            yield "No price is known for this GPU: --price 2.50"
+            yield "No price is known for this GPU: --price 2.50 for 2.50 USD an hour"
 
     def _of_all(self) -> Sheet:
         rows = [row(one, Train.runs, place) for place, one in enumerate(self.each)]

@@ -13,11 +13,13 @@ from tfcalc.report.declared import Told, When, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.sheet import Cell, InUnit, of
 from tfcalc.timing.estimate import CODE
-from tfcalc.timing.step import MEANINGS
+from tfcalc.timing.step import MEANINGS, StepParts
 from tfcalc.units import rounded
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfcalc.answers.train_run import RunOnCard
     from tfcalc.report.declared import Key
     from tfcalc.report.opening import Way
@@ -157,10 +159,53 @@ def _of_seconds(one: RunOnCard) -> Way:
         return ratio(counted, over=(_peak(one, one.peak_flops), ".gpus", Constant(pace.mfu, "given by --mfu")))
     assert one.parts is not None
     whose = f"by rates of {CODE[one.code]}" if one.question.rates is None else f"by {one.question.rates.words}"
-    parts = [Constant(seconds, MEANINGS[name]) for name, seconds in one.parts._asdict().items() if seconds]
+    rates = _rates_in_words(one)
+    parts = [
+        Constant(seconds, MEANINGS[name] + rates.get(name, ""))
+        for name, seconds in one.parts._asdict().items()
+        if seconds
+    ]
     if one.parts.seconds != one.seconds_of_step:
         return found(f"{whose}, with the passes of the method")
     return total(*parts)._replace(note=f"seconds {whose}")
+
+
+def _rates_in_words(one: RunOnCard) -> Mapping[str, str]:
+    """The rates by which parts of a step's seconds are made, by the parts' names."""
+    rates, taped = one.rates, one.taped
+    memory = f"{_percent(rates.memory)} of the bandwidth"
+    moved = (
+        f"{rates.written:.3g} times the bytes of all tensors that are made"
+        if taped
+        else f"{rates.elementwise:.3g} times what fused kernels move"
+    )
+    eager = f"by products at {_percent(rates.eager * rates.product)} of the peak"
+    flash = f"at {_percent(rates.flash_forward)} of the peak in forward, {_percent(rates.flash_backward)} in backward"
+    told = StepParts(
+        products=f"at {_percent(rates.product)} of the peak where they are large",
+        attention=eager if rates.eager_attention else flash,
+        experts=f"at {_percent(rates.expert_rate * rates.product)} of the peak with many rows each",
+        elementwise=f"{moved}, at {memory}",
+        host=f"{rates.call * MICRO:.3g} µs for each tensor that is made or freed, where that is longer"
+        if taped
+        else "",
+        recomputation="by the same rates as forward",
+        tensor_parallel=f"{_percent(rates.tensor)} of them",
+        context_parallel="",
+        expert_parallel=f"{_percent(rates.experts)} of them",
+        bubble="",
+        data_parallel=f"behind {_percent(rates.hidden)} of a pass",
+        optimizer=f"its bytes at {memory}, and {rates.optimizer * MILLI:.3g} ms",
+        jitter=f"{_percent(rates.jitter)} for each doubling beyond 8",
+    )
+    return {name: f": {rate}" for name, rate in told._asdict().items() if rate}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+MILLI, MICRO = 1e3, 1e6
 
 
 def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

@@ -269,6 +269,23 @@ class RunOnCard(VerdictOnCard):
         return self.stack if self.parts is self.own_parts else COMPILED
 
     @property
+    def taped(self) -> bool:
+        """Return whether the tape tells what is moved and called, and not the layers."""
+        return self.tape is not None and self.code == self.stack
+
+    @property
+    def rates(self) -> Rates:
+        """Rates by which the seconds that are told were found; there are some where there are such seconds."""
+        machine = machine_of(self.accelerator)
+        assert machine is not None
+        if self.parts is self.own_parts:
+            return self._by_kernel(rates_for(machine.generation, self.stack, self.question.rates))
+        return self._by_kernel(rates_of(machine.generation, COMPILED))
+
+    def _by_kernel(self, rates: Rates) -> Rates:
+        return rates._replace(eager_attention=True) if self.resolved[0].kernel in SCORES else rates
+
+    @property
     def by_others(self) -> tuple[str, float] | None:
         """The stack whose rates are not told, as they give a shorter step, and its seconds."""
         own, other = self.own_parts, self.parts_of_trainers
@@ -316,10 +333,8 @@ class RunOnCard(VerdictOnCard):
         return self._parts(machine, rates_of(machine.generation, self.stack, known))
 
     def _parts(self, machine: Machine, rates: Rates, *, taped: bool = True) -> StepParts:
-        if self.resolved[0].kernel in SCORES:
-            rates = rates._replace(eager_attention=True)
         tape = self.tape if taped else None
-        return StepTime(self.work, machine, rates, weights=self.weights, tape=tape).parts(self.layout)
+        return StepTime(self.work, machine, self._by_kernel(rates), weights=self.weights, tape=tape).parts(self.layout)
 
     @cached_property
     def tape(self) -> TapeWork | None:

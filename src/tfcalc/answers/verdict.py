@@ -457,7 +457,7 @@ class Fit(WithSheet):
             (
                 *assumes,
                 *self.budget.assumes,
-                f"margin {self.margin} %",
+                f"margin {self.margin} %{self._tight_in_words}",
             ),
             footer.not_counted,
             (*self.further, *SEE_ALSO),
@@ -470,6 +470,13 @@ class Fit(WithSheet):
                 *self.case.without_blocks(),
             ),
         )
+
+    @property
+    def _tight_in_words(self) -> str:
+        """What tight means, where something is."""
+        if not (self.tight if self.fits else any(remedy.tight for remedy in self.remedies)):
+            return ""
+        return " (tight: less is free, or fragments may take it)" if self.case.simulates else " (tight: less is free)"
 
     @property
     def _cured(self) -> bool:
@@ -748,6 +755,8 @@ class Case(Generic[P]):
         """Return whether ``total`` bytes fit, but leave less than the margin."""
         return self._room.tight(total)
 
+    simulates: bool = False
+    """Whether PyTorch's allocator is simulated."""
     upper_bound: bool = False
     """Whether the bytes are those of code that other code takes less than."""
 
@@ -898,9 +907,6 @@ class Case(Generic[P]):
 
 class StepCase(Case["Training"]):
     """A training step within a budget, by the one rule of all verdicts on one."""
-
-    simulates: bool
-    """Whether PyTorch's allocator is simulated."""
 
     @cached_property
     def room(self) -> int:

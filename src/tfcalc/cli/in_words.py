@@ -60,6 +60,7 @@ from tfcalc.cli.said import (
     names_at,
     option_of,
     ways_of_training,
+    with_memory,
 )
 from tfcalc.errors import TfcalcError, UnknownModel, UsageError
 from tfcalc.hardware import parse_gpu
@@ -236,6 +237,7 @@ def _understood(line: list[str], left: Sequence[str]) -> list[str]:
 def _read(said: list[str], meant: str, *, explains: bool) -> Read:
     models, rest = found_in(said, a_model)
     cards, rest = found_in(rest, a_card)
+    cards = with_memory(cards, rest)
     words = frozenset(word.lower() for word in rest)
     named, size = list(models), ""
     many = _how_many(rest, cards) or "gpus" * (

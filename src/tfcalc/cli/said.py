@@ -131,6 +131,29 @@ def is_card(name: str) -> bool:
         return False
 
 
+def with_memory(cards: dict[str, int], words: Sequence[str]) -> dict[str, int]:
+    """The cards at these places of the words, where "an RTX 4090 with 24 GB" is one, and of an A100 that of 80 GB.
+
+    >>> with_memory({"a100": 2, "80gb": 4}, "on an  with  of".split(" "))
+    {'a100-80gb': 2}
+    >>> with_memory({"a100": 2, "80gb": 4}, "on an  or  ".split(" "))
+    {'a100': 2, '80gb': 4}
+    """
+    found: dict[str, int] = {}
+    for name, place in cards.items():
+        before, there = next(reversed(found.items()), ("", 0))
+        one = f"{before}-{name}"
+        if BYTES_SAID.fullmatch(name) and set(words[there + 1 : place]) <= WITH and is_card(one):
+            found.pop(before)
+            name, place = one, there
+        found[name] = place
+    return found
+
+
+WITH = frozenset(("with", "of", "has", "having", "its"))
+"""Words between a card and its memory."""
+
+
 def counted(cards: dict[str, int], words: list[str]) -> list[str]:
     """The cards at these places of the words, each with the number before it, in whose place "" is.
 
