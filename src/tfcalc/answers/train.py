@@ -19,7 +19,7 @@ from tfcalc.answers.fit import (
     searched,
 )
 from tfcalc.answers.memory_base import of_training
-from tfcalc.answers.train_keys import RunKeys, row
+from tfcalc.answers.train_keys import RunKeys, row, row_as_asked
 from tfcalc.answers.train_run import (
     HALF,
     NO_CHECKPOINTING,
@@ -45,7 +45,7 @@ from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, When, integer, optional, record, records, text, texts
 from tfcalc.report.opening import found, given
-from tfcalc.report.sheet import FIRST, NOT_YET, WHOLE, Cell, Column, InUnit, Sheet, later, of
+from tfcalc.report.sheet import FIRST, WHOLE, Cell, Column, Sheet, later
 from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, common, of_card
 from tfcalc.search.remedies import FSDP
 from tfcalc.timing.estimate import (
@@ -236,15 +236,8 @@ class Train(Answer):
         return later(self._in_full, None, FIRST if at_once else WHOLE) or self._before_the_rest()
 
     def _before_the_rest(self) -> Sheet:
-        one, judge = self.only, self.only.judge
-        peak = of(InUnit(judge.report.answer, "GiB"), Train.run, RunKeys.peak_bytes)
-        return Sheet(
-            judge.sheet().title,
-            COLUMNS,
-            [[name_of(one, one.card.gpus), NOT_YET, peak, *[NOT_YET] * 3]],
-            subtitle=judge.subtitle,
-            quiet=None,
-        )
+        judge = self.only.judge
+        return Sheet(judge.sheet().title, COLUMNS, [row_as_asked(self.only, Train.run)], None, judge.subtitle)
 
     def _in_full(self) -> Sheet:
         one = self.only

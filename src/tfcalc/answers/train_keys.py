@@ -11,7 +11,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.plans import SFT, Training
 from tfcalc.report.declared import Told, When, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio, total
-from tfcalc.report.sheet import Cell, InUnit, of
+from tfcalc.report.sheet import NOT_YET, Cell, InUnit, of
 from tfcalc.timing.estimate import CODE
 from tfcalc.timing.step import MEANINGS, StepParts
 from tfcalc.units import rounded
@@ -208,10 +208,19 @@ def _percent(share: float) -> str:
 MILLI, MICRO = 1e3, 1e6
 
 
+def row_as_asked(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
+    """Return the row of the run as it was asked for, before it is known what makes it fit."""
+    peak = _peak_of(one.judge.report.answer, *at)
+    return [name_of(one, one.card.gpus), NOT_YET, peak, NOT_YET, NOT_YET, NOT_YET]
+
+
+def _peak_of(size: int, *at: Key[Any] | int) -> Cell:
+    return of(InUnit(size, "GiB"), *at, RunKeys.peak_bytes)
+
+
 def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
     """Return the row of a table for the run at these keys of the answer."""
-    seconds = one.seconds_of_step
-    peak = of(InUnit(one.peak, "GiB"), *at, RunKeys.peak_bytes)
+    seconds, peak = one.seconds_of_step, _peak_of(one.peak, *at)
     if seconds is None:
         floor = f"> {rounded(one.hours(one.floor))}" if one.floor else None
         least = f"> {rounded(one.cost(one.floor))}" if one.floor and one.price else None

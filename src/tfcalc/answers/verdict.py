@@ -473,7 +473,7 @@ class Fit(WithSheet):
 
     @property
     def _tight_in_words(self) -> str:
-        """What tight means, where something is."""
+        """The meaning of tight, where something is."""
         if not (self.tight if self.fits else any(remedy.tight for remedy in self.remedies)):
             return ""
         return " (tight: less is free, or fragments may take it)" if self.case.simulates else " (tight: less is free)"
