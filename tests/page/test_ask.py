@@ -200,6 +200,22 @@ def test_a_run_has_its_peak_and_its_verdict_before_the_change_that_makes_it_fit(
     assert f"needs {peak} GiB" in heading(first)
 
 
+@pytest.mark.parametrize("line", ["fit gpt2-xl --seq 128", "train gpt2-xl --seq 128 --tokens 100M"])
+def test_all_gpus_have_what_it_takes_of_them_before_those_that_hold_it(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """GPT-2 XL takes more than a GPU of 12 GB and less than one of 80 GB, as it is asked about."""
+    first = seen(monkeypatch, line, 1, "tfcalc.training.peaks.reserved", "tfcalc.answers.verdict.remedies")
+    whole = json.loads(page.typed(line))
+    assert (first["waits"], whole["waits"], first["exit"]) == (3, 0, whole["exit"])
+    peak, place = rows(first), 1 + (line.split()[0] == "fit")
+    as_asked = {gpu: cells for gpu, cells in rows(whole).items() if not cells[place - 1]}
+    assert "H100-SXM" in as_asked
+    assert set(rows(whole)) - set(as_asked)
+    assert set(rows(whole)) <= set(peak)
+    assert all(peak[gpu][place] == cells[place] for gpu, cells in as_asked.items())
+
+
 @pytest.mark.parametrize(
     "line",
     ["params gpt2", "memory gpt2 --train --seq 128", "train gpt2 --tokens 100M --seq 128 --gpu h100", "no-such-model"],

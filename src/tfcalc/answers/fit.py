@@ -17,9 +17,9 @@ from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.named_tuple import NamedTuple
 from tfcalc.plans import Training
-from tfcalc.report.declared import Answer, Record, Told, integer, records, text, texts
+from tfcalc.report.declared import Answer, Key, Record, Told, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
-from tfcalc.report.sheet import Cell, Column, InUnit, Sheet, of
+from tfcalc.report.sheet import NOT_YET, Cell, Column, InUnit, Sheet, later, of
 from tfcalc.search.gpus import ANY_CARD, SAID, Capacity, common, of_accelerator, of_card
 from tfcalc.search.remedies import SHORTEST
 from tfcalc.serving.weight_formats import MixedFormat, format_named
@@ -75,7 +75,7 @@ class VerdictOnCard:
     def answers(self) -> bool:
         """Return whether there is a verdict on this card: some formats are not computed on it."""
         try:
-            return bool(self.status)
+            return bool(self.judge)
         except TfcalcError:
             return False
 
@@ -212,7 +212,7 @@ class FitTable(Answer):
             answered = _computed_on(self.question, one.accelerator) and one.answers
             (with_verdict if answered else without).append(one)
         if not with_verdict:
-            assert without[0].status  # why there is none is raised here
+            assert without[0].judge  # why there is none is raised here
         return with_verdict, without
 
     def _all(self) -> Iterator[VerdictOnCard]:
@@ -268,7 +268,7 @@ class FitTable(Answer):
     @property
     def succeeded(self) -> bool:
         """Return whether it can fit on one of them."""
-        return bool(self.fitting)
+        return later(lambda: bool(self.fitting), True)
 
     @property
     def heading(self) -> str:
@@ -283,18 +283,18 @@ class FitTable(Answer):
         return judged[0].judge.report.definitions if judged else {}
 
     def sheet(self) -> Sheet:
-        """A row for each GPU."""
+        """A row for each GPU on which it fits; before these are found, what it takes of each."""
+        return later(self._in_full, None) or self._before_the_rest()
+
+    def _before_the_rest(self) -> Sheet:
+        rows = [_of_sizes(one, one.judge.report.answer, NOT_YET, NOT_YET) for one in self._asked[0]]
+        return Sheet(f"{NOT_YET} which of these GPUs hold it", COLUMNS, rows, None, self.heading)
+
+    def _in_full(self) -> Sheet:
         return Sheet(
             title=self._title(),
             subtitle=self.heading,
-            columns=[
-                Column("GPU", numeric=False),
-                Column("as asked", numeric=False, spare=1),
-                Column("change", numeric=False, folds=True),
-                Column("peak GiB"),
-                Column("usable"),
-                Column("free", spare=2),
-            ],
+            columns=COLUMNS,
             rows=[_row(one, place) for place, one in enumerate(self.fitting)],
             quiet="\n".join(one.accelerator.name for one in self.fitting),
             notes=tuple(self._notes()),
@@ -401,13 +401,24 @@ def name_of(one: VerdictOnCard, gpus: int = 0) -> str:
 
 
 def _row(one: VerdictOnCard, place: int) -> Sequence[Cell]:
-    sizes = {
-        CardKeys.peak_bytes: one.peak,
-        CardKeys.usable_bytes: one.usable,
-        CardKeys.free_bytes: one.usable - one.peak,
-    }
-    cells = (of(InUnit(size, "GiB"), FitTable.cards, place, key) for key, size in sizes.items())
-    return [name_of(one), SAID[one.status].lower(), one.flags, *cells]
+    return _of_sizes(one, one.peak, SAID[one.status].lower(), one.flags, FitTable.cards, place)
+
+
+def _of_sizes(one: VerdictOnCard, peak: int, as_asked: str, change: str, *at: Key[Any] | int) -> Sequence[Cell]:
+    """The row of a GPU, with its numbers at these keys of the answer, where they are there."""
+    sizes = {CardKeys.peak_bytes: peak, CardKeys.usable_bytes: one.usable, CardKeys.free_bytes: one.usable - peak}
+    cells = {key: InUnit(size, "GiB") for key, size in sizes.items()}
+    return [name_of(one), as_asked, change, *(of(cell, *at, key) if at else cell for key, cell in cells.items())]
+
+
+COLUMNS = (
+    Column("GPU", numeric=False),
+    Column("as asked", numeric=False, spare=1),
+    Column("change", numeric=False, folds=True),
+    Column("peak GiB"),
+    Column("usable"),
+    Column("free", spare=2),
+)
 
 
 def fit(

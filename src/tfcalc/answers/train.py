@@ -45,7 +45,7 @@ from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, When, integer, optional, record, records, text, texts
 from tfcalc.report.opening import found, given
-from tfcalc.report.sheet import FIRST, WHOLE, Cell, Column, Sheet, later
+from tfcalc.report.sheet import FIRST, NOT_YET, WHOLE, Cell, Column, Sheet, later
 from tfcalc.search.gpus import ANY_CARD, NO, RISKY, SAID, common, of_card
 from tfcalc.search.remedies import FSDP
 from tfcalc.timing.estimate import (
@@ -150,13 +150,20 @@ class Train(Answer):
         return RunOnCard(self.question, card, named_card(card), Peaks(self.question.model))
 
     @cached_property
-    def _searched(self) -> tuple[list[RunOnCard], list[RunOnCard]]:
+    def _asked(self) -> list[RunOnCard]:
+        """The run on each GPU that is asked about, and that has a verdict."""
+        if self.question.card:
+            return [self.only]
         peaks = Peaks(self.question.model)
         asked = [RunOnCard(self.question, *each, peaks, grows=False) for each in cards_of(self.question.cards)]
         with_verdict = [one for one in asked if one.answers]
         if not with_verdict:
-            assert asked[0].status  # why there is none is raised here
-        return searched(with_verdict)
+            assert asked[0].judge  # why there is none is raised here
+        return with_verdict
+
+    @cached_property
+    def _searched(self) -> tuple[list[RunOnCard], list[RunOnCard]]:
+        return searched(self._asked)
 
     @cached_property
     def each(self) -> list[RunOnCard]:
@@ -182,21 +189,19 @@ class Train(Answer):
     @property
     def succeeded(self) -> bool:
         """Return whether it fits as asked; without a GPU, whether it can fit on one."""
-        return self.only.judge.holds if self.question.card else bool(self.each)
+        return self.only.judge.holds if self.question.card else later(lambda: bool(self.each), True)
 
     @property
     def heading(self) -> str:
         """The model, and how it is trained: on a GPU that was named with the change that makes it fit."""
         if self.question.card and self.only.possible:
             return of_training(self.question.model, *self.only.resolved)
-        told = [self.only] if self.question.card else self.each
-        return told[0].judge.subtitle if told else self.question.model.summary
+        return self._asked[0].judge.subtitle
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """Definitions of the step as asked, of the first GPU that is told of."""
-        told = [self.only] if self.question.card else self.each
-        return told[0].judge.report.definitions if told else {}
+        """Definitions of the step as asked, on the first GPU."""
+        return self._asked[0].judge.report.definitions
 
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
@@ -221,7 +226,9 @@ class Train(Answer):
 
     def sheet(self) -> Sheet:
         """The answer in a line, or a table over GPUs."""
-        return self._of_card() if self.question.card else self._of_all()
+        if self.question.card:
+            return self._of_card()
+        return later(self._of_all, None) or self._before_the_rest()
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -236,12 +243,20 @@ class Train(Answer):
         return later(self._in_full, None, FIRST if at_once else WHOLE) or self._before_the_rest()
 
     def _before_the_rest(self) -> Sheet:
-        judge = self.only.judge
-        return Sheet(judge.sheet().title, COLUMNS, [row_as_asked(self.only, Train.run)], None, judge.subtitle)
+        """Return the run as asked, on each GPU that is asked about."""
+        of_all = f"{NOT_YET} which of these GPUs hold it, and how long {self._tokens} take"
+        title = self.only.judge.sheet().title if self.question.card else of_all
+        at = [Train.run] if self.question.card else []
+        rows = [row_as_asked(one, *at) for one in self._asked]
+        return Sheet(title, COLUMNS, rows, None, self._asked[0].judge.subtitle)
+
+    @property
+    def _tokens(self) -> str:
+        return f"{short(self.question.tokens, billion='B')} tokens"
 
     def _in_full(self) -> Sheet:
         one = self.only
-        tokens = f"{short(self.question.tokens, billion='B')} tokens"
+        tokens = self._tokens
         if not one.possible:
             closest = "; ".join(one.judge.verdict.split(": ")[1:])
             what = OWN_CODE if one.may_fit_fused else "it"
@@ -410,7 +425,7 @@ class Train(Answer):
 
     def _of_all(self) -> Sheet:
         rows = [row(one, Train.runs, place) for place, one in enumerate(self.each)]
-        tokens = f"{short(self.question.tokens, billion='B')} tokens"
+        tokens = self._tokens
         left = tuple(not_searched(self.rest))
         if not rows:
             among = f"{'any' if self.question.cards else 'any common'} GPU{of_those_searched(self.rest)}"

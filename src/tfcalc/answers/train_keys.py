@@ -215,7 +215,8 @@ def row_as_asked(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
 
 
 def _peak_of(size: int, *at: Key[Any] | int) -> Cell:
-    return of(InUnit(size, "GiB"), *at, RunKeys.peak_bytes)
+    """The cell of a peak, which is the number at these keys of the answer, where it is there."""
+    return of(InUnit(size, "GiB"), *at, RunKeys.peak_bytes) if at else InUnit(size, "GiB")
 
 
 def row(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:
