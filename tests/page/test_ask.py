@@ -42,7 +42,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder, as the page's file system is. Answers about presets stay: nothing in a folder changes them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(page, "KEPT", 1000)
-    monkeypatch.setattr(page, "_LAST", {})  # who comes back
+    monkeypatch.setattr(page, "_SAID", {})  # who comes back
     for words in [words for words in page._ANSWERS if PASTED in words]:
         del page._ANSWERS[words]
 
@@ -294,12 +294,63 @@ def test_other_questions_keep_what_they_can_use() -> None:
     assert "--lora" in words_of(tabs["Does it fit?"])
 
 
+def tab(answer: dict[str, Any], label: str) -> str:
+    """The link of another question beside an answer."""
+    return str(next(one["link"] for one in answer["tabs"] if one["label"] == label))
+
+
+def led(link: str, *labels: str) -> str:
+    """The command line that these questions lead to, one after the other, from a link."""
+    for label in labels:
+        link = tab(asked(link), label)
+    return shlex.join(words_of(link))
+
+
+@pytest.mark.parametrize(
+    ("link", "labels", "line"),
+    [
+        ("fit/gpt2?gpu=t4&qlora=8", ("Serving speed", "Does it fit?"), "fit gpt2 --gpu t4 --qlora 8"),
+        ("fit/gpt2?gpu=t4&qlora=8", ("Serving memory", "Does it fit?"), "fit gpt2 --gpu t4 --qlora 8"),
+        (
+            "fit/gpt2?gpu=t4&serve&context=512",
+            ("Training memory", "Does it fit?"),
+            "fit gpt2 --serve --gpu t4 --context 512",
+        ),
+        (
+            "fit/gpt2?gpu=t4&qlora=8&batch=4",
+            ("Overview", "Parameters", "Training memory"),
+            "memory gpt2 --train --gpu t4 --qlora 8 --batch 4",
+        ),
+        (
+            "fit/gpt2?gpu=t4&qlora=8&loss=fused",
+            ("Training memory",),
+            "memory gpt2 --train --gpu t4 --qlora 8 --loss fused",
+        ),
+        ("fit/gpt2?gpu=t4&loss=fused", ("FLOPs", "Training memory"), "memory gpt2 --train --gpu t4 --loss fused"),
+        ("fit/gpt2?gpu=t4&loss=fused", ("Serving memory",), "memory gpt2 --serve --gpu t4"),
+        (
+            "train/gpt2?tokens=1M&gpu=h100&batch=1",
+            ("Does it fit?", "Training time"),
+            "train gpt2 --gpu h100 --batch 1 --tokens 1M",
+        ),
+    ],
+)
+def test_a_question_is_asked_with_what_was_said_last(link: str, labels: tuple[str, ...], line: str) -> None:
+    """Fine-tuning stays that, whatever was asked about serving meanwhile; options of training stay with training."""
+    found, wanted = led(link, *labels), line
+    assert sorted(shlex.split(found)) == sorted(shlex.split(wanted))
+
+
+def test_what_was_said_before_elsewhere_gives_way() -> None:
+    """A run that was asked about on another card takes the card and the way of training of the question after it."""
+    first = asked("train/gpt2?tokens=1M&gpu=h100")
+    fit = tab(first, "Does it fit?").replace("h100", "rtx-4090")
+    run = led(f"{fit}&qlora=8&batch=4", "Overview", "Training time")
+    assert sorted(run.split()) == sorted("train gpt2 --gpu rtx-4090 --batch 4 --tokens 1M --qlora 8".split())
+
+
 def test_who_comes_back_to_a_question_finds_what_was_said_there() -> None:
     """FLOPs have no tokens of a run and no QLoRA; what is said there of both, as of LoRA, is said last."""
-
-    def tab(answer: dict[str, Any], label: str) -> str:
-        return str(next(one["link"] for one in answer["tabs"] if one["label"] == label))
-
     flops = tab(asked("train/llama-3-8b?tokens=250M&gpu=h100&qlora=16&seq=2k"), "FLOPs")
     assert words_of(flops) == ["flops", "llama-3-8b", "--seq", "2k"]
     back = words_of(tab(asked(flops), "Training time"))
@@ -477,8 +528,9 @@ def test_who_turns_to_serving_leaves_what_is_of_training_alone_and_back() -> Non
     assert longer["command"] == "tfcalc fit gpt2 --gpu t4 --tp 1 --serve --context 512"
     back = json.loads(page.changed(json.dumps(longer["words"]), "serve", False))
     assert (back["command"], back["exit"]) == ("tfcalc fit gpt2 --gpu t4 --tp 1", 0)
-    fit = next(tab["link"] for tab in asked("serve/gpt2?gpu=t4&concurrency=4")["tabs"] if "fit" in tab["label"])
-    assert words_of(fit) == ["fit", "gpt2", "--serve", "--gpu", "t4", "--concurrency", "4"]
+    assert led("serve/gpt2-medium?gpu=t4&concurrency=4", "Does it fit?") == (
+        "fit gpt2-medium --serve --gpu t4 --concurrency 4"
+    )
 
 
 def test_lora_is_switched_and_has_a_rank_beside() -> None:

@@ -40,8 +40,8 @@ KEPT = 64
 SELDOM = 1_000_000
 """Objects that are made before garbage is looked for: more than an answer makes. It is looked for after it."""
 _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
-_LAST: dict[tuple[str, ...], dict[str, links.Asked]] = {}
-"""Questions that were asked last, by the model and the tab, for who comes back to one."""
+_SAID: dict[tuple[str, ...], forms.Said] = {}
+"""Options that were said last, by the model, for who comes to a question from one that cannot say them."""
 _STEPS: dict[Model, Peaks] = {}
 """Steps that ran for the answer at first sight, for the whole one."""
 
@@ -214,13 +214,13 @@ def asked(words: Sequence[str]) -> str:
 
 
 def _with_tabs(found: dict[str, Any]) -> str:
-    """The answer, in JSON, with the questions that may be asked instead, each as it was asked last of this model."""
+    """The answer, in JSON, with the questions that may be asked instead, with what was said last of this model."""
     words = found["words"]
     question = links.parts(links.in_full(words))
-    last = _LAST.setdefault(forms.model_of(question), {})
-    if found["exit"] <= 1 and (tab := forms.current(question)) is not None:
-        last[tab.label] = question
-    return json.dumps({**found, "tabs": forms.tabs(words, last)})
+    said = _SAID.setdefault(forms.model_of(question), forms.Said())
+    if found["exit"] <= 1:
+        said.add(question)
+    return json.dumps({**found, "tabs": forms.tabs(words, said)})
 
 
 def _answered(words: list[str]) -> dict[str, Any]:

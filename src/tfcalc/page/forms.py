@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
-from types import MappingProxyType
 from typing import Any
 
 from tfcalc.cli.commands import COMMANDS, GROUPS
@@ -33,7 +32,6 @@ class Tab(NamedTuple):
     first: tuple[tuple[str, str], ...] = ()
 
 
-NOTHING: Mapping[str, Asked] = MappingProxyType({})
 SHAPE = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab_size")
 TRAINED = ("lora", "qlora", "seq_len", "batch_size", "recompute", "precision", "optimizer", "grad_accum")
 SERVED = ("context", "concurrency", "weights", "kv")
@@ -58,6 +56,7 @@ TABS = (
 """The questions, in their order."""
 SWITCHED = (("serve", SERVED, True), ("serve", TRAINED, False), ("train", ("recompute",), True))
 """Options that have an effect only where a switch is on, or only where it is off; in the questions that have both."""
+SWITCHES = ("train", "serve")
 TARGETS = {"formula": "complete", "explain": "attention"}
 """The part that is asked about where none is named yet."""
 LABELS = {
@@ -124,17 +123,17 @@ STOPS = {
 """Where the sliders stop."""
 
 
-def tabs(words: Sequence[str], last: Mapping[str, Asked] = NOTHING) -> list[dict[str, object]]:
+def tabs(words: Sequence[str], said: Said) -> list[dict[str, object]]:
     """The questions with their links, which keep of the words what the other question can use, and which is asked.
 
-    ``last`` are questions about the same model that were asked before, by these labels.
+    What cannot be said in these words is as it was ``said`` last of this model.
     """
     asked = parts(in_full(words))
     here = current(asked)
     return [
         {
             "label": tab.label,
-            "link": link_of(asked.words if tab is here else moved(asked, tab, last.get(tab.label))),
+            "link": link_of(asked.words if tab is here else moved(asked, tab, said)),
             "current": tab is here,
             "title": COMMANDS[tab.command],
         }
@@ -155,41 +154,102 @@ def current(asked: Asked) -> Tab | None:
     return typed or next((tab for tab in of if len(of) == 1 or names & own[tab]), None)
 
 
-def moved(asked: Asked, tab: Tab, before: Asked | None = None) -> list[str]:
+class Saying(NamedTuple):
+    """An option as it was said last: how it was typed, if it was, and whether of training, of serving or of neither."""
+
+    typed: tuple[Typed, ...]
+    mode: str
+
+
+class Said:
+    """The options that were said of a model, each by the last question that could say it.
+
+    A switch between training and serving is that of its question alone.
+    """
+
+    def __init__(self) -> None:
+        self.options: dict[str, Saying] = {}
+        self.switches: dict[tuple[str, str], tuple[Typed, ...]] = {}
+
+    def add(self, asked: Asked) -> None:
+        """Remember what a question says, and what it could say and does not."""
+        tab, typed = current(asked), by_name(asked)
+        if tab is None:
+            return
+        mode = mode_of(tab, typed)
+        known = {option.name for option in options_of([tab.command])}
+        again = {name for name, saying in self.options.items() if saying.mode == mode and name in known}
+        names = {*tab.front, *again, *typed} - without_effect(tab, typed)
+        for name in names.intersection(SWITCHES):
+            self.switches[tab.label, name] = typed.get(name, ())
+        chosen = typed.keys() - set(SWITCHES)
+        left = {each for group in INSTEAD for each in group if not chosen.isdisjoint(group)} & self.options.keys()
+        for name in names.union(left).difference(SWITCHES):
+            self.options[name] = Saying(typed.get(name, ()), mode)
+
+
+def by_name(asked: Asked) -> dict[str, tuple[Typed, ...]]:
+    """The options of a question, as they were typed, by name."""
+    found: dict[str, tuple[Typed, ...]] = {}
+    for one in asked.typed:
+        if one.option is not None:
+            found[one.option.name] = (*found.get(one.option.name, ()), one)
+    return found
+
+
+def mode_of(tab: Tab, given: Collection[str]) -> str:
+    """Return whether a question is of training or of serving, with these options; "" of neither."""
+    if tab.command == "serve" or "serve" in given or "--serve" in tab.always:
+        return "serve"
+    return "train" if tab.command in ("fit", "train") or "--train" in tab.always else ""
+
+
+def moved(asked: Asked, tab: Tab, said: Said) -> list[str]:
     """The words of this question about the same model, with the options that are in front there, too.
 
-    What was said when it was asked ``before``, and is no option here, is said again.
+    What cannot be said where one comes from is as it was ``said`` last. Options that are not in front go along from one
+    question of training to another, and of serving.
     """
-    model = model_of(asked)
-    named = [TARGETS[tab.command]] if tab.command in TARGETS else []
+    here, typed = current(asked), by_name(asked)
     options = {option.name: option for option in options_of([tab.command])}
     front = tab.front if tab.command not in TARGETS or asked.first in TARGETS else ()
-    kept = [one for one in asked.typed if one.option is not None and one.option.name in (*front, *SHAPE, "treat_as")]
-    if asked.first == "serve" and "serve" in front:
-        kept.insert(0, Typed(options["serve"].flags[0], None, options["serve"]))
-    kept += _said_before(asked, kept, before, front)
-    flags = {one.option.name for one in kept if one.option is not None}
+    turned = {name: _turned(asked, tab, name, said) for name in SWITCHES if name in front}
+    on = {name for name, typed in turned.items() if typed}
+    mode, mode_here = mode_of(tab, on), mode_of(here, typed) if here else ""
+    kept = [one for names in turned.values() for one in names]
+    alike = options if mode and mode == mode_here else ()
+    kept += [
+        one
+        for one in asked.typed
+        if one.option and one.option.name in {*front, *alike, *SHAPE, "treat_as"} - turned.keys() & options.keys()
+    ]
+    given = {one.option.name for one in kept if one.option}
+    sayable = set(here.front) - without_effect(here, typed) if here else set()
+    others = given.union(sayable, *(group for group in INSTEAD if given & set(group)))
+    for name, saying in said.options.items():
+        if name in options and name not in others and (name in front or (mode and saying.mode == mode)):
+            kept += saying.typed
+    flags = {one.option.name for one in kept if one.option}
     idle = without_effect(tab, flags)
-    kept = [one for one in kept if one.option is not None and one.option.name not in idle]
-    fixed = [Typed(word, None, None) for word in tab.always]
-    kept = [one for one in kept if one.flag not in tab.always]
+    kept = [one for one in kept if one.option and one.option.name not in idle and one.flag not in tab.always]
     instead = {each for group in INSTEAD for each in group if flags & set(group)}
     first = [
         Typed(options[name].flags[0], value or None, options[name])
         for name, value in tab.first
         if name not in flags | instead
     ]
-    kept = [one for one in kept if one.option is not None and one.option.name in options]
-    return Asked(tab.command, (*named, *model), (*fixed, *kept, *first)).words
+    fixed = [Typed(word, None, None) for word in tab.always]
+    named = [TARGETS[tab.command]] if tab.command in TARGETS else []
+    return Asked(tab.command, (*named, *model_of(asked)), (*fixed, *kept, *first)).words
 
 
-def _said_before(asked: Asked, kept: Sequence[Typed], before: Asked | None, front: Collection[str]) -> list[Typed]:
-    """Options ``front`` that the question in between has no control for, and that nothing is said instead of."""
-    here = current(asked)
-    said = {one.option.name for one in kept if one.option is not None}
-    others = said.union(here.front if here else (), *(group for group in INSTEAD if said & set(group)))
-    typed = before.typed if before is not None else ()
-    return [one for one in typed if one.option is not None and one.option.name in set(front) - others]
+def _turned(asked: Asked, tab: Tab, name: str, said: Said) -> tuple[Typed, ...]:
+    """A switch of a question: as it was there last, or first as where one comes from."""
+    before = said.switches.get((tab.label, name))
+    if before is None and asked.first == name == "serve":
+        option = next(option for option in options_of([tab.command]) if option.name == name)
+        return (Typed(option.flags[0], None, option),)
+    return by_name(asked).get(name, ()) if before is None else before
 
 
 def without_effect(tab: Tab | None, given: Collection[str]) -> set[str]:
