@@ -103,7 +103,7 @@ def test_a_length_beyond_what_a_model_was_made_for_is_said_wherever_it_is_counte
 def test_as_many_requests_as_there_is_room_for_fit_and_no_more(tfcalc: Program) -> None:
     """What the first line says of requests is so, whatever number was asked about."""
     words = ("memory", "llama-3-8b", "--serve", "--gpu", "h100", "--margin", "0", "--concurrency")
-    assert tfcalc(*words, "3").stdout.splitlines()[0].endswith(", room for 55 of these requests")
+    assert tfcalc(*words, "3").stdout.splitlines()[0].endswith(", room for 55 requests of 8,192 tokens")
     assert (tfcalc(*words, "55").returncode, tfcalc(*words, "56").returncode) == (0, 1)
     assert "room for" not in tfcalc(*words, "56").stdout
 
@@ -112,5 +112,5 @@ def test_the_largest_that_leaves_less_than_the_margin_is_tight(tfcalc: Program) 
     """55 requests leave 0.3 of 71.2 GiB, and 5 % are 3.6."""
     said = tfcalc("memory", "llama-3-8b", "--serve", "--gpu", "h100").stdout
     assert "largest concurrency: 55 (tight)" in said
-    assert said.splitlines()[0].endswith(", room for 55 of these requests")
+    assert said.splitlines()[0].endswith(", room for 55 requests of 8,192 tokens")
     assert "(tight)" not in tfcalc("memory", "llama-3-8b", "--serve", "--gpu", "h100", "--margin", "0").stdout

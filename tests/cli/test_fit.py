@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -173,3 +174,21 @@ def test_formats_are_changed_before_the_request_is(quick: Quick) -> None:
     assert "--context" not in line
     typed = ("--kv", "fp8", "--weights", "int4", "--gpu", "b200")
     assert quick("memory", *words[1:], *typed).returncode == 0
+
+
+def test_what_fits_shows_no_more_than_the_card_has(quick: Quick) -> None:
+    """Where PyTorch's cache would take more than 24 GB, it gives back what it would keep."""
+    said = quick("fit", "llama-3-8b", "--gpu", "rtx-4090", "--fsdp", "--gpus", "4").stdout
+    on_card = next(line for line in said.splitlines() if line.startswith("On the card: "))
+    assert max(map(float, re.findall(r"\d+\.\d+", on_card))) <= 24
+    assert "PyTorch's cache would take 28" in said
+
+
+@pytest.mark.parametrize("words", [("gpt2",), ("gpt2-medium", "--lora"), ("gpt2", "--serve", "--context", "1k")])
+def test_the_largest_is_tight_where_it_fits_tightly(quick: Quick, words: tuple[str, ...]) -> None:
+    told = quick("fit", *words, "--gpu", "rtx-4090").stdout
+    grown = re.findall(r"^largest .*?(\(tight\))? +[\d.]+ +[\d.]+  (--.+?) *$", told, re.MULTILINE)
+    assert grown
+    for tight, flags in grown:
+        first = quick("fit", *words, "--gpu", "rtx-4090", *flags.split()).stdout
+        assert first.startswith("FITS, TIGHTLY: " if tight else "FITS: "), flags

@@ -89,8 +89,10 @@ def test_seconds_of_a_step_are_opened(quick: Quick) -> None:
     rates = table()
     product, memory = rates["stacks"]["transformers"]["hopper"]["product"], rates["machine"]["memory"]
     told = " and ".join(term["what"] for term in estimate["terms"])
-    assert f"matrix products with weights: at {100 * product:.3g} % of the peak" in told
-    assert f"times the bytes of all tensors that are made, at {100 * memory:.3g} % of the bandwidth" in told
+    assert f"matrix products with weights: at {100 * product:.3g} % of 989.4 TFLOP/s" in told  # NVIDIA's data sheet
+    moved = next(term for term in estimate["terms"] if "all tensors that are made" in term["what"])
+    times, size = map(float, re.findall(r": ([\d.]+) times ([\d.]+) GB", moved["what"])[0])
+    assert moved["value"] == pytest.approx(times * size * 1e9 / (memory * 3.35e12), rel=5e-3)
     assert "rates of transformers" in estimate["note"]
     share = json.loads(quick(*step, "rtx-4090", "--mfu", "35%").stdout)
     flops, peak, gpus, mfu = (term["value"] for term in share["terms"])
@@ -173,6 +175,26 @@ def test_a_floor_says_that_it_is_one_with_its_money_and_what_a_share_of_the_peak
     at = json.loads(quick(*words, "--mfu", "35%", "--json").stdout)["run"]
     told = f"your share of the peak; with this, masked pairs counted: {at['hours']:.3g} hours, {at['cost']:.2f} USD"
     assert f"--mfu 35% ({told})" in see_also
+
+
+def test_the_cheapest_is_that_of_those_whose_hours_and_prices_are_known(quick: Quick) -> None:
+    """No run on an RTX 4090 is known, and no price of one: it may be cheaper than an H100."""
+    words = (*LORA[:-1], "--gpu")
+    both = quick(*words, "rtx-4090,h100").stdout
+    one = quick(*words, "h100").stdout.splitlines()[0].partition(" in ")[2]
+    assert both.splitlines()[0] == f"100M tokens, cheapest on H100-SXM of those with an estimate and a price: {one}"
+    assert " to " in one  # with its band
+    assert "nine of ten within" in both
+    assert "Price: 2.95 USD a GPU hour" in both
+    assert quick(*words, "h200,h100").stdout.startswith("100M tokens, cheapest on H100-SXM: ")
+
+
+def test_a_speed_that_was_said_stands_beside_the_estimate(quick: Quick) -> None:
+    estimate = json.loads(quick(*LORA, "h100", "--json").stdout)["run"]
+    said = quick(*LORA, "h100", "--mfu", "35%").stdout
+    hours = ", ".join(f"{estimate[key]:.3g} hours" for key in ("hours", "hours_low"))
+    assert f"Without a speed that is given the estimate is {hours} to {estimate['hours_high']:.3g} hours" in said
+    assert "the estimate is" not in quick(*LORA, "rtx-4090", "--mfu", "35%").stdout
 
 
 def test_a_rate_goes_both_ways(quick: Quick) -> None:

@@ -346,7 +346,8 @@ def test_what_was_said_before_elsewhere_gives_way() -> None:
     first = asked("train/gpt2?tokens=1M&gpu=h100")
     fit = tab(first, "Does it fit?").replace("h100", "rtx-4090")
     run = led(f"{fit}&qlora=8&batch=4", "Overview", "Training time")
-    assert sorted(run.split()) == sorted("train gpt2 --gpu rtx-4090 --batch 4 --tokens 1M --qlora 8".split())
+    wanted = "train gpt2 --gpu rtx-4090 --batch 4 --tokens 1M --qlora 8"
+    assert sorted(run.split()) == sorted(wanted.split())
 
 
 def test_who_comes_back_to_a_question_finds_what_was_said_there() -> None:

@@ -21,8 +21,8 @@ PAIRS = {
     "causal-half": "half of all pairs counted",
 }
 BACKWARD = {
-    False: "two products per forward product",
-    True: "two products per forward product, and Q Kᵀ recomputed",
+    False: "two products per forward product, one where weights are frozen",
+    True: "two products per forward product, one where weights are frozen, and Q Kᵀ recomputed",
 }
 DATA = {False: "no gradients of input data", True: "gradients of input data included"}
 PHASES = {

@@ -222,11 +222,16 @@ def of_text_alone(model: Model) -> Iterator[str]:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
-def card_line(found: OnCard, units: str, tool: str = "nvidia-smi") -> str:
+def card_line(found: OnCard, units: str, tool: str = "nvidia-smi", most: tuple[int, int] | None = None) -> str:
     """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``.
 
-    The unit of the last band is that of the others, too; a band with another one, or with two, has its own.
+    The unit of the last band is that of the others, too; a band with another one, or with two, has its own. ``most`` is
+    what a process, and all of them, can have of a card on which it runs.
     """
+    if most is not None:
+        of_process, of_all = most
+        bounds = of_process, of_process, of_all
+        found = OnCard(*(_up_to(bound, figure) for bound, figure in zip(bounds, found, strict=True)))
     *told, last = (_band(figure, units) for figure in found)
     unit = f" {last.rpartition(' ')[2]}"
     short = (text.removesuffix(unit) if text.count(" ") == 1 else text for text in told)
@@ -270,8 +275,14 @@ def card_assumptions() -> list[str]:
     ]
 
 
+def _up_to(most: int, figure: Figure) -> Figure:
+    return Figure(*(min(size, most) for size in figure))
+
+
 def _band(figure: Figure, units: str) -> str:
     low, high = (short_bytes(size, units) for size in (figure.low, figure.high))
+    if low == high:
+        return high
     number, unit = low.split(" ")
     return f"{number if unit == high.split(' ')[1] else low}-{high}"
 

@@ -88,6 +88,7 @@ IN_FP8 = "plan --precision fp8 estimates Megatron-LM's"
 NO_PEAK = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
 """What to do where a card's peak is not known."""
 
+AMONG_TIMED = " of those with an estimate"
 PAGES = "what pages to the host, where the GPU is full"
 """States of a paged optimizer that do not fit."""
 
@@ -395,6 +396,10 @@ class Train(Answer):
             yield f"{least}, so its products have another format, such as {other}{flag}"
         if self.question.pace.mfu is not None and self.question.plan.method in WRITES:
             yield f"{why_unknown(one)}; {AT_A_SHARE[self.question.plan.method]}"
+        if self.question.pace.given and one.estimate is not None:
+            low, high = (duration(one.hours(end)) for end in (one.estimate.low, one.estimate.high))
+            estimate = f"{duration(one.hours(one.estimate.seconds))}, {low} to {high}"
+            yield f"Without a speed that is given the estimate is {estimate}, by rates of {CODE[one.code]}"
         if one.seconds_of_step is None:
             share = "" if one.floor else NO_PEAK
             yield f"{why_unknown(one) or f'Nobody timed {one.untimed}'}, so nothing is estimated{share}"
@@ -416,11 +421,8 @@ class Train(Answer):
                     f"{one.moving * 100:.0f} % of a step moves bytes: fp32 adapters read and give copies in fp32, "
                     "so that LoRA may be slower than full training; --lora-dtype bf16 makes fewer"
                 )
-        if one.price is not None and one.seconds_of_step is not None:
-            low, high = one.price.low, one.price.high
-            span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
-            yield f"Price: {one.price.typical:,.2f} USD a GPU hour ({one.price.origin}){span}"
-        elif one.seconds_of_step is not None:
+        yield from self._of_price(one)
+        if one.price is None and one.seconds_of_step is not None:
             yield "No price is known for this GPU: --price 2.50 for 2.50 USD an hour"
 
     def _of_all(self) -> Sheet:
@@ -437,8 +439,25 @@ class Train(Answer):
         if seconds is None:
             bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ", how long is not known"
             return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows, *left)
-        told = f": {duration(first.hours(seconds))}{self._money(first)}"
-        return self._sheet(f"{tokens}, cheapest on {name_of(first)}{told}", rows, *left)
+        with_all = all(one.seconds_of_step is not None and one.price is not None for one in self.each)
+        among = "" if with_all and not self.rest else " of those with an estimate and a price"
+        least = f"cheapest on {name_of(first)}{among}" if first.price else f"fastest on {name_of(first)}{AMONG_TIMED}"
+        told = f"{duration(first.hours(seconds))}{self._span(first)}{self._money(first)}"
+        return self._sheet(f"{tokens}, {least}: {told}", rows, *self._how_sure(first), *left)
+
+    def _how_sure(self, first: RunOnCard) -> Iterator[str]:
+        """Yield how sure the first line of a table is, and what its rows without an estimate are."""
+        if first.estimate is not None and not self.question.pace.given:
+            yield first.estimate.in_words(first.code, by_file=self.question.rates is not None)
+        yield from self._of_price(first)
+        if any(one.seconds_of_step is None for one in self.each):
+            yield "> is the GPU's peak, which no run is below: no run on such a GPU is known, or none of this kind"
+
+    def _of_price(self, one: RunOnCard) -> Iterator[str]:
+        if one.price is not None and one.seconds_of_step is not None:
+            low, high = one.price.low, one.price.high
+            span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
+            yield f"Price: {one.price.typical:,.2f} USD a GPU hour ({one.price.origin}){span}"
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(

@@ -8,11 +8,13 @@ from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.fit import VerdictKeys, name_of
 from tfcalc.answers.question import Question
 from tfcalc.core.traced import value_of
+from tfcalc.hardware import GIGA, TERA
 from tfcalc.plans import SFT, Training
 from tfcalc.report.declared import Told, When, integer, number, text
 from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.sheet import NOT_YET, Cell, InUnit, of
 from tfcalc.timing.estimate import CODE
+from tfcalc.timing.rates import machine_of
 from tfcalc.timing.step import MEANINGS, StepParts
 from tfcalc.units import rounded
 from tfcalc.workload import Workload
@@ -172,30 +174,32 @@ def _of_seconds(one: RunOnCard) -> Way:
 
 def _rates_in_words(one: RunOnCard) -> Mapping[str, str]:
     """The rates by which parts of a step's seconds are made, by the parts' names."""
-    rates, taped = one.rates, one.taped
-    memory = f"{_percent(rates.memory)} of the bandwidth"
-    moved = (
-        f"{rates.written:.3g} times the bytes of all tensors that are made"
-        if taped
-        else f"{rates.elementwise:.3g} times what fused kernels move"
+    rates, machine = one.rates, machine_of(one.accelerator)
+    assert machine is not None
+    peak, memory = (
+        f"{machine.peak / TERA:.4g} TFLOP/s",
+        f"{_percent(rates.memory)} of {machine.bandwidth / TERA:.3g} TB/s",
     )
-    eager = f"by products at {_percent(rates.eager * rates.product)} of the peak"
-    flash = f"at {_percent(rates.flash_forward)} of the peak in forward, {_percent(rates.flash_backward)} in backward"
+    moved, host = f"{rates.elementwise:.3g} times what fused kernels move", ""
+    if one.taped and one.tape is not None:
+        written = one.tape.written * value_of(one.ran[1].grad_accum)
+        moved = f"{rates.written:.3g} times {written / GIGA:.3g} GB, which is all tensors that are made"
+        host = f"{rates.call / MICRO:.3g} µs for each tensor made or freed, where that is longer"
+    eager = f"by products at {_percent(rates.eager * rates.product)} of {peak}"
+    flash = f"at {_percent(rates.flash_forward)} of {peak} in forward, {_percent(rates.flash_backward)} in backward"
     told = StepParts(
-        products=f"at {_percent(rates.product)} of the peak where they are large",
+        products=f"at {_percent(rates.product)} of {peak} where they are large",
         attention=eager if rates.eager_attention else flash,
-        experts=f"at {_percent(rates.expert_rate * rates.product)} of the peak with many rows each",
+        experts=f"at {_percent(rates.expert_rate * rates.product)} of {peak} with many rows each",
         elementwise=f"{moved}, at {memory}",
-        host=f"{rates.call * MICRO:.3g} µs for each tensor that is made or freed, where that is longer"
-        if taped
-        else "",
+        host=host,
         recomputation="by the same rates as forward",
         tensor_parallel=f"{_percent(rates.tensor)} of them",
         context_parallel="",
         expert_parallel=f"{_percent(rates.experts)} of them",
         bubble="",
         data_parallel=f"behind {_percent(rates.hidden)} of a pass",
-        optimizer=f"its bytes at {memory}, and {rates.optimizer * MILLI:.3g} ms",
+        optimizer=f"its bytes at {memory}, and {rates.optimizer / MILLI:.3g} ms",
         jitter=f"{_percent(rates.jitter)} for each doubling beyond 8",
     )
     return {name: f": {rate}" for name, rate in told._asdict().items() if rate}
@@ -205,7 +209,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-MILLI, MICRO = 1e3, 1e6
+MILLI, MICRO = 1e-3, 1e-6
 
 
 def row_as_asked(one: RunOnCard, *at: Key[Any] | int) -> list[Cell]:

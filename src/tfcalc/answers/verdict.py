@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
@@ -64,6 +64,7 @@ from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO, Conventions
 
 if TYPE_CHECKING:
+    from tfcalc.answers.serving_memory import ServingMemory
     from tfcalc.answers.serving_room import ServingRoom
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
@@ -258,11 +259,12 @@ class Fit(WithSheet):
         return f"{SAID[self.status]}: {facts} ({spare})"
 
     def _as_many(self) -> str:
-        """``, room for 55 of these requests``: where requests are served, as many as fit at once."""
+        """``, room for 55 requests of 8,192 tokens``: where requests are served, as many as fit at once."""
         if not self.fits or "concurrency" not in self.sizes:
             return ""
         most = self.sizes["concurrency"].value
-        return f", room for {most:,} of these requests" if most else ""
+        each = f" of {self.case.tokens_of_a_request:,} tokens" if self.case.tokens_of_a_request else ""
+        return f", room for {most:,} {'request' if most == 1 else 'requests'}{each}" if most else ""
 
     @property
     def _facts(self) -> str:
@@ -385,8 +387,7 @@ class Fit(WithSheet):
             yield VerdictLine(AS_ASKED, self.report.answer, keys=())
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
-                as_asked = each.value == each.of.asked and self.tight
-                tight = TIGHTLY if as_asked or (each.total is not None and self.case.tight(each.total)) else ""
+                tight = TIGHTLY if each.total is not None and each.of.tight(each.value or 0) else ""
                 yield VerdictLine(f"largest {each.of.words}: {each.number}{tight}", each.total, flags)
         for place, (remedy, to_add) in enumerate(zip(self.remedies, self.flags, strict=True)):
             tight = TIGHTLY if remedy.tight else ""
@@ -406,7 +407,9 @@ class Fit(WithSheet):
         if self.budget.others:
             yield f"The card: {self.budget.others}"
         if self.on_card:
-            yield card_line(self.on_card, self._units, TOOLS.get(self.budget.vendor, TOOLS["NVIDIA"]))
+            tool = TOOLS.get(self.budget.vendor, TOOLS["NVIDIA"])
+            there = (self.budget.bytes, max(self.budget.memory, self.budget.bytes)) if self.fits else None
+            yield card_line(self.on_card, self._units, tool, there)
 
     def _notes(self) -> Iterator[str]:
         yield from self._on_card()
@@ -474,7 +477,8 @@ class Fit(WithSheet):
     @property
     def _tight_in_words(self) -> str:
         """The meaning of tight, where something is."""
-        if not (self.tight if self.fits else any(remedy.tight for remedy in self.remedies)):
+        grown = (each.total is not None and each.of.tight(each.value or 0) for each in self.largest)
+        if not (self.tight or any(grown) if self.fits else any(remedy.tight for remedy in self.remedies)):
             return ""
         return " (tight: less is free, or fragments may take it)" if self.case.simulates else " (tight: less is free)"
 
@@ -757,6 +761,8 @@ class Case(Generic[P]):
 
     simulates: bool = False
     """Whether PyTorch's allocator is simulated."""
+    tokens_of_a_request: int = 0
+    """Tokens of each request, in serving."""
     upper_bound: bool = False
     """Whether the bytes are those of code that other code takes less than."""
 
@@ -889,7 +895,9 @@ class Case(Generic[P]):
         limit = longest if known.length and isinstance(longest, int) else None
         roughly = lambda value: self._roughly(*self._of_size(described, name, value))  # noqa: E731
         runs = lambda value: self.runs(*self._of_size(described, name, value), self.budget.bytes)  # noqa: E731
-        return GrowingSize(name, known.flags[0], asked, need, known.length, limit, roughly=roughly, runs=runs)
+        tight = lambda value: self.status(*self._of_size(described, name, value)) == TIGHT  # noqa: E731
+        found = GrowingSize(name, known.flags[0], asked, need, known.length, limit)
+        return found._replace(roughly=roughly, runs=runs, tight=tight)
 
     def _of_size(self, described: Described, name: str, value: int) -> tuple[Workload, P]:
         """The workload and the plan, one of which has this size."""
@@ -1034,6 +1042,7 @@ class _Serving(Case["Serving"]):
         self.served = cache(self._serve)
         self.kernel = run.kernel
         """Kernel of attention that was asked for."""
+        self.tokens_of_a_request = value_of(cast("ServingMemory", memory).requests.size("cached"))
         self.asked = plan
         """Plan as it was asked for: "auto" stands for other formats in an engine with a paged cache."""
 
@@ -1143,8 +1152,10 @@ class _Serving(Case["Serving"]):
         here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
         rules, by, there = self.there.by_own_rules(self.there.laid_out(self.run, self.plan), found)
         if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
-            rooms = f"{self._amount(there)} for the cache; as a step is counted here it is {self._amount(here)}"
-            yield f"{by}: {rooms} (tfcalc serve and --engine {rules.name} have its rules)"
+            each = self.memory.kv_cache_bytes // value_of(self.plan.concurrency)
+            many = f", {there // each:,} such requests" if each else ""
+            rooms = f"{self._amount(there)} for the cache{many}; as a step is counted here it is {self._amount(here)}"
+            yield f"{by}: {rooms} (its rules: memory with --engine {rules.name}, and serve)"
 
     def _amount(self, size: int) -> str:
         return short_bytes(max(0, size), str(self.memory.definitions["units"]))

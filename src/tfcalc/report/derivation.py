@@ -162,10 +162,11 @@ def _is_of_bytes(path: str) -> bool:
 
 
 def _cell(value: Number) -> Cell:
-    """The whole part of a number in full, as far as it is not told by an exponent: 24,414 of 24414.0625 steps."""
+    """The whole part of a number in full, as far as it is not told by an exponent: 24,414.06 of 24414.0625."""
     if isinstance(value, int):
         return value
-    return Rounded(value, max(4, len(str(int(abs(value))))) if abs(value) < IN_DIGITS else 4)
+    whole = len(str(int(abs(value)))) if abs(value) < IN_DIGITS else 0
+    return Rounded(value, max(4, whole + (2 if whole > 3 and value != int(value) else 0)))
 
 
 class Itself(NamedTuple):

@@ -84,14 +84,16 @@ class Capacity(NamedTuple):
         also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
 
-    def serving(self, plan: Serving, utilization: float | None = None, engine: str = "vLLM") -> Capacity:
+    def serving(self, plan: Serving, utilization: float | None = None, engine: str = "") -> Capacity:
         """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache.
 
         No engine takes a share of unified memory unless asked to: Metal's limit is one already.
         """
         if not self.card or (utilization is None and (plan.cache != "paged" or self.vendor == APPLE)):
             return self
-        return self.utilized(UTILIZATION if utilization is None else utilization, engine or "vLLM")
+        if utilization is None:
+            return self.utilized(UTILIZATION, engine or "older vLLM")
+        return self.utilized(utilization, engine or "vLLM")
 
     @property
     def of_gpu(self) -> bool:

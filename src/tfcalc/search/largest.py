@@ -160,7 +160,7 @@ class GrowingSize(NamedTuple):
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
     ``step`` tokens at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is known.
-    What is within the budget ``runs`` if an allocator finds room for it, too.
+    What is within the budget ``runs`` if an allocator finds room for it, too, and may fit no better than ``tight``.
     """
 
     name: str
@@ -172,6 +172,7 @@ class GrowingSize(NamedTuple):
     step: int = 1
     roughly: Callable[[int], int | None] = lambda _: None
     runs: Callable[[int], bool] = lambda _: True
+    tight: Callable[[int], bool] = lambda _: False
 
     @property
     def words(self) -> str:
