@@ -165,7 +165,7 @@ def test_what_leaves_less_than_the_margin_is_tight(percent: int, tight: bool) ->
     found = fits(load("gpt2"), peak * 1000 // 975, TRAINING, training=Training(), margin=percent)
     assert found.verdict.startswith("FITS, TIGHTLY: " if tight else "FITS: ")
     assert found.tight is found.to_dict()["tight"] is tight
-    assert f"margin {percent} %" in found.sheet().assumes
+    assert f"margin {percent} %{' (tight: less is free)' * tight}" in found.sheet().assumes
 
 
 def test_a_length_is_a_multiple_of_128_and_at_most_what_the_model_was_made_for() -> None:
