@@ -406,13 +406,17 @@ def test_memory_says_where_the_rules_of_vllm_leave_another_room(quick: Quick) ->
     def told(name: str, gpu: str, *more: str) -> str:
         return " ".join(quick("memory", name, "--serve", "--gpu", gpu, *more).stdout.split())
 
-    said = re.compile(r"92 % of the card, 2.50 GiB of it beside weights: (\S+) GiB for the cache; .*? it is (\S+) GiB")
+    said = re.compile(
+        r"92 % of the card, 2.50 GiB of it beside weights: (\S+) GiB for the cache(?:, (\d+) such requests)?; .*? it "
+        r"is (\S+) GiB"
+    )
     weights = 2 * 8_030_261_248
     found = said.search(told("llama-3-8b", "l4"))
     assert found
     room = 0.92 * of_card("l4").memory - weights - 2.5 * 2**30
     assert float(found[1]) == pytest.approx(room / 2**30, rel=5e-3)
-    assert float(found[2]) < (0.9 * of_card("l4").memory - weights) / 2**30  # less what is live in a step
+    assert float(found[3]) < (0.9 * of_card("l4").memory - weights) / 2**30  # less what is live in a step
+    assert int(found[2]) == room // (8192 * 32 * 2 * 8 * 128 * 2)  # keys and values of 8 heads of 128, in 32 layers
     large = said.search(told("deepseek-v3", "8xh200", "--context", "8192"))
     assert large
     served = answer(quick, "serve", "deepseek-v3", "--gpu", "8xh200", "--context", "8192")["exact"]

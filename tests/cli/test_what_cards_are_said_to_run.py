@@ -143,7 +143,7 @@ def test_what_an_engine_takes_of_a_card_is_told_as_it_is_counted(quick: Quick) -
     line = "memory llama-3.1-8b --serve --gpu h100"
     assert answered(quick, line)["budget_bytes"] == pytest.approx(0.9 * 79.18 * 2**30, rel=1e-3)
     said = told(quick, f"{line} --assumptions")
-    assert "90 % of the card's memory as in vLLM" in said
+    assert "90 % of the card's memory as in older vLLM" in said
     assert "512 MiB" not in said
 
 

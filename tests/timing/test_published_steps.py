@@ -264,7 +264,7 @@ print(number, seconds, int(status["VmHWM"].split()[0]) // 1024)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     number, seconds, megabytes = map(int, done.stdout.split())
     assert number > 1_000_000
-    assert seconds < 5
+    assert seconds < 20  # where each layout is a step of Python it takes minutes
     assert megabytes < 400
 
 

@@ -1152,8 +1152,8 @@ class _Serving(Case["Serving"]):
         here = self.budget.bytes - found.beside_cache - self.memory.temporary_bytes
         rules, by, there = self.there.by_own_rules(self.there.laid_out(self.run, self.plan), found)
         if max(here, there) > 0 and abs(there - here) * 100 > max(here, there) * MARGIN:
-            each = self.memory.kv_cache_bytes // value_of(self.plan.concurrency)
-            many = f", {there // each:,} such requests" if each else ""
+            each = 0 if self.plan.shared else self.memory.kv_cache_bytes // value_of(self.plan.concurrency)
+            many = f", {max(0, there) // each:,} such requests" if each else ""
             rooms = f"{self._amount(there)} for the cache{many}; as a step is counted here it is {self._amount(here)}"
             yield f"{by}: {rooms} (its rules: memory with --engine {rules.name}, and serve)"
 

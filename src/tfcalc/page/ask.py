@@ -40,7 +40,7 @@ KEPT = 64
 SELDOM = 1_000_000
 """Objects that are made before garbage is looked for: more than an answer makes. It is looked for after it."""
 _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
-_SAID: dict[tuple[str, ...], forms.Said] = {}
+_SAID: dict[tuple[str, ...], forms.Remembered] = {}
 """Options that were said last, by the model, for who comes to a question from one that cannot say them."""
 _STEPS: dict[Model, Peaks] = {}
 """Steps that ran for the answer at first sight, for the whole one."""
@@ -217,7 +217,7 @@ def _with_tabs(found: dict[str, Any]) -> str:
     """The answer, in JSON, with the questions that may be asked instead, with what was said last of this model."""
     words = found["words"]
     question = links.parts(links.in_full(words))
-    said = _SAID.setdefault(forms.model_of(question), forms.Said())
+    said = _SAID.setdefault(forms.model_of(question), forms.Remembered())
     if found["exit"] <= 1:
         said.add(question)
     return json.dumps({**found, "tabs": forms.tabs(words, said)})

@@ -123,7 +123,7 @@ STOPS = {
 """Where the sliders stop."""
 
 
-def tabs(words: Sequence[str], said: Said) -> list[dict[str, object]]:
+def tabs(words: Sequence[str], said: Remembered) -> list[dict[str, object]]:
     """The questions with their links, which keep of the words what the other question can use, and which is asked.
 
     What cannot be said in these words is as it was ``said`` last of this model.
@@ -161,7 +161,7 @@ class Saying(NamedTuple):
     mode: str
 
 
-class Said:
+class Remembered:
     """The options that were said of a model, each by the last question that could say it.
 
     A switch between training and serving is that of its question alone.
@@ -204,7 +204,7 @@ def mode_of(tab: Tab, given: Collection[str]) -> str:
     return "train" if tab.command in ("fit", "train") or "--train" in tab.always else ""
 
 
-def moved(asked: Asked, tab: Tab, said: Said) -> list[str]:
+def moved(asked: Asked, tab: Tab, said: Remembered) -> list[str]:
     """The words of this question about the same model, with the options that are in front there, too.
 
     What cannot be said where one comes from is as it was ``said`` last. Options that are not in front go along from one
@@ -243,7 +243,7 @@ def moved(asked: Asked, tab: Tab, said: Said) -> list[str]:
     return Asked(tab.command, (*named, *model_of(asked)), (*fixed, *kept, *first)).words
 
 
-def _turned(asked: Asked, tab: Tab, name: str, said: Said) -> tuple[Typed, ...]:
+def _turned(asked: Asked, tab: Tab, name: str, said: Remembered) -> tuple[Typed, ...]:
     """A switch of a question: as it was there last, or first as where one comes from."""
     before = said.switches.get((tab.label, name))
     if before is None and asked.first == name == "serve":
