@@ -185,7 +185,7 @@ def test_the_cheapest_is_that_of_those_whose_hours_and_prices_are_known(quick: Q
     assert both.splitlines()[0] == f"100M tokens, cheapest on H100-SXM of those with an estimate and a price: {one}"
     assert " to " in one  # with its band
     assert "nine of ten within" in both
-    assert "Price: 2.95 USD a GPU hour" in both
+    assert "H100-SXM: 2.95 USD a GPU hour" in both
     assert quick(*words, "h200,h100").stdout.startswith("100M tokens, cheapest on H100-SXM: ")
 
 

@@ -328,6 +328,14 @@ def led(link: str, *labels: str) -> str:
         ),
         ("fit/gpt2?gpu=t4&loss=fused", ("FLOPs", "Training memory"), "memory gpt2 --train --gpu t4 --loss fused"),
         ("fit/gpt2?gpu=t4&loss=fused", ("Serving memory",), "memory gpt2 --serve --gpu t4"),
+        ("overview/gpt2?gpu=t4", ("FLOPs", "Serving speed"), "serve gpt2 --gpu t4"),
+        ("overview/gpt2?gpu=t4", ("FLOPs", "Does it fit?"), "fit gpt2 --gpu t4"),
+        (
+            "memory/gpt2?train&gpu=t4&qlora=8&seq=512",
+            ("Formula", "Training memory"),
+            "memory gpt2 --train --gpu t4 --qlora 8 --seq 512",
+        ),
+        ("train/gpt2?tokens=1M&gpu=t4&seq=512", ("FLOPs",), "flops gpt2 --train --seq 512"),
         (
             "train/gpt2?tokens=1M&gpu=h100&batch=1",
             ("Does it fit?", "Training time"),
@@ -339,6 +347,18 @@ def test_a_question_is_asked_with_what_was_said_last(link: str, labels: tuple[st
     """Fine-tuning stays that, whatever was asked about serving meanwhile; options of training stay with training."""
     found, wanted = led(link, *labels), line
     assert sorted(shlex.split(found)) == sorted(shlex.split(wanted))
+
+
+def test_a_row_of_an_overview_opens_on_the_card_that_was_named() -> None:
+    links = [words_of(link) for link in Links(asked("overview/gpt2?gpu=t4&seq=256")["html"]).found["asks"]]
+    qlora = next(words for words in links if "--qlora" in words)
+    assert ("--gpu t4" in shlex.join(qlora), "--seq 256" in shlex.join(qlora)) == (True, True)
+    assert asked(link_of(qlora))["exit"] == 0
+
+
+def test_a_name_is_that_of_the_same_model_however_it_is_written() -> None:
+    asked("train/llama-3-8b?tokens=10M&gpu=t4&qlora")
+    assert "--tokens 10M" in led("params/Llama-3-8B", "Training time")
 
 
 def test_what_was_said_before_elsewhere_gives_way() -> None:
@@ -353,7 +373,7 @@ def test_what_was_said_before_elsewhere_gives_way() -> None:
 def test_who_comes_back_to_a_question_finds_what_was_said_there() -> None:
     """FLOPs have no tokens of a run and no QLoRA; what is said there of both, as of LoRA, is said last."""
     flops = tab(asked("train/llama-3-8b?tokens=250M&gpu=h100&qlora=16&seq=2k"), "FLOPs")
-    assert words_of(flops) == ["flops", "llama-3-8b", "--seq", "2k"]
+    assert words_of(flops) == ["flops", "llama-3-8b", "--train", "--seq", "2k"]
     back = words_of(tab(asked(flops), "Training time"))
     assert back[:2] == ["train", "llama-3-8b"]
     assert set(zip(back[2::2], back[3::2], strict=True)) == {
@@ -362,7 +382,7 @@ def test_who_comes_back_to_a_question_finds_what_was_said_there() -> None:
         ("--gpu", "h100"),
         ("--qlora", "16"),
     }
-    instead = words_of(tab(asked(f"{flops}&lora=8&train"), "Training time"))
+    instead = words_of(tab(asked(f"{flops}&lora=8"), "Training time"))
     assert "--lora" in instead
     assert "--qlora" not in instead
     assert "--tokens 100M" in " ".join(words_of(tab(asked("flops/gpt2"), "Training time")))  # of another model
@@ -528,7 +548,10 @@ def test_who_turns_to_serving_leaves_what_is_of_training_alone_and_back() -> Non
     longer = json.loads(page.changed(json.dumps(served["words"]), "context", "512"))
     assert longer["command"] == "tfcalc fit gpt2 --gpu t4 --tp 1 --serve --context 512"
     back = json.loads(page.changed(json.dumps(longer["words"]), "serve", False))
-    assert (back["command"], back["exit"]) == ("tfcalc fit gpt2 --gpu t4 --tp 1", 0)
+    assert (back["command"], back["exit"]) == (
+        "tfcalc fit gpt2 --gpu t4 --tp 1 --lora 8 --batch 2 --optimizer adamw",
+        0,
+    )
     assert led("serve/gpt2-medium?gpu=t4&concurrency=4", "Does it fit?") == (
         "fit gpt2-medium --serve --gpu t4 --concurrency 4"
     )

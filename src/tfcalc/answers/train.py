@@ -447,11 +447,14 @@ class Train(Answer):
 
     def _how_sure(self, first: RunOnCard) -> Iterator[str]:
         """Yield how sure the first line of a table is, and what its rows without an estimate are."""
+        told = list(self._of_price(first))
         if first.estimate is not None and not self.question.pace.given:
-            yield first.estimate.in_words(first.code, by_file=self.question.rates is not None)
-        yield from self._of_price(first)
+            told.insert(0, first.estimate.in_words(first.code, by_file=self.question.rates is not None))
+        yield from (f"{name_of(first)}: {line[:1].lower()}{line[1:]}".replace(": price", "") for line in told)
         if any(one.seconds_of_step is None for one in self.each):
             yield "> is the GPU's peak, which no run is below: no run on such a GPU is known, or none of this kind"
+        if small := [one.accelerator.name for one in self._searched[0] if not one.possible]:
+            yield f"Not on these, {ALL_TRIED}: {', '.join(small)}"
 
     def _of_price(self, one: RunOnCard) -> Iterator[str]:
         if one.price is not None and one.seconds_of_step is not None:

@@ -148,7 +148,15 @@ def _with_change(words: Sequence[str], name: str, value: str | bool) -> Sequence
         return links.parts([OVERVIEW, str(value)]).words
     if name in arguments:
         return forms.with_argument(before, name, str(value)).words
-    return forms.with_change(before, name, value).words
+    said = _said(before)
+    said.add(before)
+    return forms.with_change(before, name, value, said).words
+
+
+def _said(question: links.Asked) -> forms.Remembered:
+    """The options that were said last of the model of a question, however its name is written."""
+    name = tuple(map(str.lower, forms.model_of(question)))
+    return _SAID.setdefault(name, forms.Remembered())
 
 
 def typed(line: str) -> str:
@@ -217,7 +225,7 @@ def _with_tabs(found: dict[str, Any]) -> str:
     """The answer, in JSON, with the questions that may be asked instead, with what was said last of this model."""
     words = found["words"]
     question = links.parts(links.in_full(words))
-    said = _SAID.setdefault(forms.model_of(question), forms.Remembered())
+    said = _said(question)
     if found["exit"] <= 1:
         said.add(question)
     return json.dumps({**found, "tabs": forms.tabs(words, said)})

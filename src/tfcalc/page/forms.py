@@ -176,16 +176,17 @@ class Remembered:
         tab, typed = current(asked), by_name(asked)
         if tab is None:
             return
-        mode = mode_of(tab, typed)
-        known = {option.name for option in options_of([tab.command])}
-        again = {name for name, saying in self.options.items() if saying.mode == mode and name in known}
-        names = {*tab.front, *again, *typed} - without_effect(tab, typed)
-        for name in names.intersection(SWITCHES):
-            self.switches[tab.label, name] = typed.get(name, ())
+        mode, idle = mode_of(tab, typed), without_effect(tab, typed)
+        known = {option.name for option in options_of([tab.command])} if mode else set()
+        again = (name for name, saying in self.options.items() if saying.mode == mode and name in known)
         chosen = typed.keys() - set(SWITCHES)
-        left = {each for group in INSTEAD for each in group if not chosen.isdisjoint(group)} & self.options.keys()
-        for name in names.union(left).difference(SWITCHES):
-            self.options[name] = Saying(typed.get(name, ()), mode)
+        left = {each for group in INSTEAD for each in group if not chosen.isdisjoint(group)}
+        instead = (name for name in self.options if name in left)
+        for name in dict.fromkeys((*_sayable(tab), *again, *typed, *instead)):
+            if name in SWITCHES:
+                self.switches[tab.label, name] = typed.get(name, ())
+            elif name not in idle:
+                self.options[name] = Saying(typed.get(name, ()), mode)
 
 
 def by_name(asked: Asked) -> dict[str, tuple[Typed, ...]]:
@@ -224,7 +225,7 @@ def moved(asked: Asked, tab: Tab, said: Remembered) -> list[str]:
         if one.option and one.option.name in {*front, *alike, *SHAPE, "treat_as"} - turned.keys() & options.keys()
     ]
     given = {one.option.name for one in kept if one.option}
-    sayable = set(here.front) - without_effect(here, typed) if here else set()
+    sayable = set(_sayable(here)) - without_effect(here, typed) if here else set()
     others = given.union(sayable, *(group for group in INSTEAD if given & set(group)))
     for name, saying in said.options.items():
         if name in options and name not in others and (name in front or (mode and saying.mode == mode)):
@@ -243,12 +244,17 @@ def moved(asked: Asked, tab: Tab, said: Remembered) -> list[str]:
     return Asked(tab.command, (*named, *model_of(asked)), (*fixed, *kept, *first)).words
 
 
+def _sayable(tab: Tab) -> tuple[str, ...]:
+    """The options that a question does not leave open where it does not say them: those about a part take few along."""
+    return () if tab.command in TARGETS else tab.front
+
+
 def _turned(asked: Asked, tab: Tab, name: str, said: Remembered) -> tuple[Typed, ...]:
     """A switch of a question: as it was there last, or first as where one comes from."""
-    before = said.switches.get((tab.label, name))
-    if before is None and asked.first == name == "serve":
+    before, here = said.switches.get((tab.label, name)), current(asked)
+    if before is None and here is not None and mode_of(here, by_name(asked)) == name:
         option = next(option for option in options_of([tab.command]) if option.name == name)
-        return (Typed(option.flags[0], None, option),)
+        return (Typed(option.flags[0].split("/")[0], None, option),)
     return by_name(asked).get(name, ()) if before is None else before
 
 
@@ -258,15 +264,31 @@ def without_effect(tab: Tab | None, given: Collection[str]) -> set[str]:
     return {name for names, has in ways if not has for name in names}
 
 
-def with_change(asked: Asked, name: str, value: str | bool) -> Asked:
-    """The question with one option changed; who turns a switch leaves the options that have no effect any more."""
+def with_change(asked: Asked, name: str, value: str | bool, said: Remembered) -> Asked:
+    """The question with one option changed.
+
+    Who turns a switch leaves the options that have no effect any more, and finds those that were ``said`` before.
+    """
     changed = asked._replace(typed=tuple(changes(asked, name, value)))
-    given = {one.option.name for one in changed.typed if one.option is not None}
-    turned = any(name == switch for switch, _, _ in SWITCHED)
-    idle = without_effect(current(asked), given) if turned else ()
-    return changed._replace(
-        typed=tuple(one for one in changed.typed if one.option is None or one.option.name not in idle)
-    )
+    tab = current(asked)
+    if tab is None or not any(name == switch for switch, _, _ in SWITCHED):
+        return changed
+    idle = without_effect(tab, by_name(changed))
+    kept = tuple(one for one in changed.typed if one.option is None or one.option.name not in idle)
+    given = by_name(changed._replace(typed=kept)).keys()
+    others = given | idle | set(SWITCHES) | {each for group in INSTEAD for each in group if given & set(group)}
+    before = (saying.typed for each, saying in said.options.items() if each in tab.front and each not in others)
+    return changed._replace(typed=(*kept, *(one for typed in before for one in typed)))
+
+
+def along(asked: Asked, words: Sequence[str]) -> list[str]:
+    """The words of another question, with the options of this one that are in front there and are not said."""
+    there = parts(in_full(words))
+    tab, said = current(there), by_name(there)
+    if tab is None:
+        return list(words)
+    more = [one for one in asked.typed if one.option and one.option.name in tab.front and one.option.name not in said]
+    return there._replace(typed=(*there.typed, *more)).words
 
 
 def model_of(asked: Asked) -> tuple[str, ...]:

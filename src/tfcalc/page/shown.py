@@ -9,6 +9,7 @@ from html import escape
 from typing import cast
 
 from tfcalc.cli.commands import COMMANDS
+from tfcalc.page.forms import along
 from tfcalc.page.links import Asked, in_full, link_of, link_to, parts, with_options
 from tfcalc.printable import printable
 from tfcalc.render import shown as printed
@@ -132,7 +133,8 @@ def _linked(cell: Cell, row: Sequence[Cell], asked: Asked, said: Mapping[str, ob
         known = commands if isinstance(commands, Mapping) else {}
         of_line = [str(line) for line in known.values() if shlex.split(str(line))[1:2] == [name]]
         full = next((line for line in of_line if set(options) <= set(shlex.split(line))), "")
-        return link_of(shlex.split(full)[1:]) if full else link_of([name, *asked.named, *options])
+        words = shlex.split(full)[1:] if full else [name, *asked.named, *options]
+        return link_of(along(asked, words))
     return None
 
 
