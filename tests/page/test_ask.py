@@ -329,6 +329,11 @@ def led(link: str, *labels: str) -> str:
         ("fit/gpt2?gpu=t4&loss=fused", ("FLOPs", "Training memory"), "memory gpt2 --train --gpu t4 --loss fused"),
         ("fit/gpt2?gpu=t4&loss=fused", ("Serving memory",), "memory gpt2 --serve --gpu t4"),
         ("overview/gpt2?gpu=t4", ("FLOPs", "Serving speed"), "serve gpt2 --gpu t4"),
+        (
+            "memory/gpt2?train&gpu=t4&loss=fused",
+            ("Training time",),
+            "train gpt2 --gpu t4 --loss fused --tokens 100M",
+        ),
         ("overview/gpt2?gpu=t4", ("FLOPs", "Does it fit?"), "fit gpt2 --gpu t4"),
         (
             "memory/gpt2?train&gpu=t4&qlora=8&seq=512",
@@ -359,6 +364,16 @@ def test_a_row_of_an_overview_opens_on_the_card_that_was_named() -> None:
 def test_a_name_is_that_of_the_same_model_however_it_is_written() -> None:
     asked("train/llama-3-8b?tokens=10M&gpu=t4&qlora")
     assert "--tokens 10M" in led("params/Llama-3-8B", "Training time")
+
+
+def test_a_number_that_is_opened_changes_nothing_of_what_was_said() -> None:
+    """Its derivation is a question with the same options, of which most are none of its own."""
+    run = asked("train/gpt2?tokens=1M&gpu=t4&mfu=35%25&loss=fused&price=2")
+    for link in Links(run["html"]).found["opens"]:
+        assert asked(link)["exit"] == 0
+    back = led(tab(run, "Does it fit?"), "Training time")
+    wanted = "train gpt2 --gpu t4 --loss fused --tokens 1M --mfu 35% --price 2"
+    assert sorted(back.split()) == sorted(wanted.split())
 
 
 def test_what_was_said_before_elsewhere_gives_way() -> None:

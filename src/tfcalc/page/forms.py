@@ -43,7 +43,9 @@ TABS = (
     Tab("Training memory", "memory", ("--train",), (*TRAINED, "gpu", "gpus", "fsdp", "timeline", "n_layers")),
     Tab("Serving memory", "memory", ("--serve",), (*SERVED, "gpu", "engine", "n_layers")),
     Tab("Does it fit?", "fit", (), ("gpu", *TRAINED, "serve", *SERVED), (("gpu", "rtx-4090"),)),
-    Tab("Training time", "train", (), ("tokens", "gpu", "price", *TRAINED), (("tokens", "100M"), ("gpu", "h100"))),
+    Tab(
+        "Training time", "train", (), ("tokens", "gpu", "price", "mfu", *TRAINED), (("tokens", "100M"), ("gpu", "h100"))
+    ),
     Tab(
         "Serving speed",
         "serve",
@@ -83,6 +85,7 @@ LABELS = {
     "engine": "Engine",
     "tokens": "Tokens of the run",
     "price": "Price of a GPU hour",
+    "mfu": "Share of the peak (MFU)",
     "input_tokens": "Tokens of a prompt",
     "output_tokens": "Tokens of an answer",
     "tensor_parallel": "Tensor parallel",
@@ -185,7 +188,7 @@ class Remembered:
         for name in dict.fromkeys((*_sayable(tab), *again, *typed, *instead)):
             if name in SWITCHES:
                 self.switches[tab.label, name] = typed.get(name, ())
-            elif name not in idle:
+            elif name not in idle and (mode or name in tab.front):
                 self.options[name] = Saying(typed.get(name, ()), mode)
 
 
@@ -222,7 +225,7 @@ def moved(asked: Asked, tab: Tab, said: Remembered) -> list[str]:
     kept += [
         one
         for one in asked.typed
-        if one.option and one.option.name in {*front, *alike, *SHAPE, "treat_as"} - turned.keys() & options.keys()
+        if one.option and one.option.name in {*front, *alike, *SHAPE, "treat_as"}.difference(SWITCHES) & options.keys()
     ]
     given = {one.option.name for one in kept if one.option}
     sayable = set(_sayable(here)) - without_effect(here, typed) if here else set()
