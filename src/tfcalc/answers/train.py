@@ -64,6 +64,7 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
+    from tfcalc.timing.rates import Price
 
 PASSES = {
     DPO: "floor and estimate have the reference model's pass, where it is in the run; five steps of TRL 1.16 on an "
@@ -88,7 +89,6 @@ IN_FP8 = "plan --precision fp8 estimates Megatron-LM's"
 NO_PEAK = "; a share of the peak tells nothing without one: name the GPU (tfcalc gpus), or give --tokens-per-second"
 """What to do where a card's peak is not known."""
 
-AMONG_TIMED = " of those with an estimate"
 PAGES = "what pages to the host, where the GPU is full"
 """States of a paged optimizer that do not fit."""
 
@@ -421,8 +421,9 @@ class Train(Answer):
                     f"{one.moving * 100:.0f} % of a step moves bytes: fp32 adapters read and give copies in fp32, "
                     "so that LoRA may be slower than full training; --lora-dtype bf16 makes fewer"
                 )
-        yield from self._of_price(one)
-        if one.price is None and one.seconds_of_step is not None:
+        if one.price is not None and one.seconds_of_step is not None:
+            yield f"Price: {_in_words(one.price)}"
+        elif one.seconds_of_step is not None:
             yield "No price is known for this GPU: --price 2.50 for 2.50 USD an hour"
 
     def _of_all(self) -> Sheet:
@@ -441,26 +442,26 @@ class Train(Answer):
             return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows, *left)
         with_all = all(one.seconds_of_step is not None and one.price is not None for one in self.each)
         among = "" if with_all and not self.rest else " of those with an estimate and a price"
-        least = f"cheapest on {name_of(first)}{among}" if first.price else f"fastest on {name_of(first)}{AMONG_TIMED}"
+        least = (
+            f"cheapest on {name_of(first)}{among}"
+            if first.price
+            else f"fastest on {name_of(first)} of those with an estimate"
+        )
         told = f"{duration(first.hours(seconds))}{self._span(first)}{self._money(first)}"
         return self._sheet(f"{tokens}, {least}: {told}", rows, *self._how_sure(first), *left)
 
     def _how_sure(self, first: RunOnCard) -> Iterator[str]:
         """Yield how sure the first line of a table is, and what its rows without an estimate are."""
-        told = list(self._of_price(first))
+        name, by_file = name_of(first), self.question.rates is not None
         if first.estimate is not None and not self.question.pace.given:
-            told.insert(0, first.estimate.in_words(first.code, by_file=self.question.rates is not None))
-        yield from (f"{name_of(first)}: {line[:1].lower()}{line[1:]}".replace(": price", "") for line in told)
+            words = first.estimate.in_words(first.code, by_file=by_file)
+            yield f"{name}: {words[:1].lower()}{words[1:]}"
+        if first.price is not None:
+            yield f"{name}: {_in_words(first.price)}"
         if any(one.seconds_of_step is None for one in self.each):
             yield "> is the GPU's peak, which no run is below: no run on such a GPU is known, or none of this kind"
         if small := [one.accelerator.name for one in self._searched[0] if not one.possible]:
             yield f"Not on these, {ALL_TRIED}: {', '.join(small)}"
-
-    def _of_price(self, one: RunOnCard) -> Iterator[str]:
-        if one.price is not None and one.seconds_of_step is not None:
-            low, high = one.price.low, one.price.high
-            span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
-            yield f"Price: {one.price.typical:,.2f} USD a GPU hour ({one.price.origin}){span}"
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(
@@ -475,6 +476,12 @@ class Train(Answer):
             see_also=(*self._shares(), *self._sooner(), "--assumptions", "--json"),
             assumptions=tuple(self.assumed()),
         )
+
+
+def _in_words(price: Price) -> str:
+    """``2.95 USD a GPU hour (source, date); 1.99 to 5.00 were seen``."""
+    span = f"; {price.low:,.2f} to {price.high:,.2f} were seen" if price.low < price.high else ""
+    return f"{price.typical:,.2f} USD a GPU hour ({price.origin}){span}"
 
 
 def _of_floor(one: RunOnCard) -> str:

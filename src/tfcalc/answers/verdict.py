@@ -336,7 +336,8 @@ class Fit(WithSheet):
 
     def _in_full(self) -> Sheet | None:
         """Return the verdict, and what would fit."""
-        footer, told, notes = self._footer(), list(self._told()), tuple(self._notes())
+        told, notes = list(self._told()), tuple(self._notes())
+        footer = self._footer(tight=any(line.name.endswith(TIGHTLY) for line in told))
         above_and_below = (self.verdict, self.subtitle, *notes, *footer.lines())
         room = LINES - BESIDE_ROWS - sum(-(-len(line) // WIDE) for line in above_and_below)
         unit = self._unit
@@ -448,8 +449,13 @@ class Fit(WithSheet):
             part = f"; {' and '.join(names)} {'is' if len(names) == 1 else 'are'} part of each" if names else ""
             yield f"No single change is enough{part}"
 
-    def _footer(self) -> Footer:
-        """Return the footer of the report, with the margin, and with what was assumed of the card."""
+    def _footer(self, *, tight: bool = False) -> Footer:
+        """Return the footer of the report, with the margin, and with what was assumed of the card.
+
+        The meaning of tight is told where the verdict is, or one of the rows.
+        """
+        why = ", or fragments may take it" * self.case.simulates
+        meaning = f" (tight: less is free{why})" * (tight or self.tight)
         footer = self.report.footer.counting(*self.counted)
         bands = card_assumptions() if self.on_card else []
         code = CODE.get(self.budget.vendor, "CUDA")
@@ -460,7 +466,7 @@ class Fit(WithSheet):
             (
                 *assumes,
                 *self.budget.assumes,
-                f"margin {self.margin} %{self._tight_in_words}",
+                f"margin {self.margin} %{meaning}",
             ),
             footer.not_counted,
             (*self.further, *SEE_ALSO),
@@ -473,14 +479,6 @@ class Fit(WithSheet):
                 *self.case.without_blocks(),
             ),
         )
-
-    @property
-    def _tight_in_words(self) -> str:
-        """The meaning of tight, where something is."""
-        grown = (each.total is not None and each.of.tight(each.value or 0) for each in self.largest)
-        if not (self.tight or any(grown) if self.fits else any(remedy.tight for remedy in self.remedies)):
-            return ""
-        return " (tight: less is free, or fragments may take it)" if self.case.simulates else " (tight: less is free)"
 
     @property
     def _cured(self) -> bool:
